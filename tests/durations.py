@@ -112,7 +112,7 @@ def budgets(text: str) -> dict[str, float]:
 
 
 def comparison(durations: Iterable[Duration], budget: dict[str, float]) -> str:
-    """What each folder took beside its budget."""
+    """Seconds of each folder beside its budget."""
     sums = by_folder(durations)
     took = sums | {"all": sum(sums.values())}
     lines = [f"{'took':>9} {'budget':>9}  processor seconds by folder"]

@@ -57,8 +57,8 @@ def refuses(
 def survives(
     read: Callable[[bytes], object], data: bytes, error: type[Exception], *, most: int = 6000
 ) -> int:
-    """Whatever it is given, ``read`` raises nothing but this error. For bytes behind a seal that
-    fits: what another version may have written. Returns how many were refused."""
+    """Count the alterations that ``read`` refuses; it raises nothing but this error. For bytes
+    behind a seal that fits, as another version may have written them."""
     refused = 0
     for other in altered(data, most=most):
         try:

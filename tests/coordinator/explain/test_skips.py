@@ -116,7 +116,7 @@ def test_a_job_behind_others_is_waiting_for_turn() -> None:
 
 
 def test_every_word_of_the_list_is_written_out_once() -> None:
-    """Whoever says one says the member, so that the type checker knows the closed list."""
+    """Code uses the member of the Enum, so that the type checker knows the closed list."""
     words = "|".join(reason.value for reason in Reason)
     places = [
         (str(path.relative_to(ROOT)), match)

@@ -94,7 +94,7 @@ async def test_a_reader_waits_for_a_request() -> None:
 
 
 def test_a_caller_that_used_less_time_is_served_first() -> None:
-    """Whatever the number of lines: a tenant with two queues and large Lists in both."""
+    """The number of lines does not matter: a tenant has two queues and large Lists in both."""
     queue: FairQueue[str] = FairQueue(64)
     for i in range(4):
         queue.put_nowait(f"large {i}", f"queue {i % 2}", "tenant")

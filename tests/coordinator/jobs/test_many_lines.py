@@ -243,7 +243,7 @@ def came_of(rng: Random, turn: Turn) -> Outcome:
 def test_the_turns_are_those_of_a_scan(
     policy: str, *, seed: int, window: int, lend: bool, count_first: bool, scanned: int
 ) -> None:
-    """Whatever the policy, whoever comes and goes, whatever comes of turns."""
+    """Under any policy, for any arrivals, departures and outcomes."""
     twin = Twin(policy, window=window, lend=lend, count_first=count_first, scanned=scanned)
     play(Random(seed), twin, policy)
 

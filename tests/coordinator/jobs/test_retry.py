@@ -279,7 +279,7 @@ def test_the_time_of_a_gang_begins_when_somebody_knows_the_time() -> None:
 
 
 def test_a_successor_finds_the_gangs_that_are_short() -> None:
-    """Whatever left them short: members may have failed before, or after that."""
+    """The cause does not matter: members may have failed before or after the takeover."""
     runs, waits, failed, lost, result = (
         TaskState.RUNNING,
         TaskState.PENDING,

@@ -1,4 +1,4 @@
-"""What somebody writes into an object of a real API server ends no role and holds nobody up."""
+"""Odd values in an object of a real API server end no role and hold nobody up."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ READERS = {
 async def test_a_reader_that_fails_on_one_pod_quarantines_it_alone(
     quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:
-    """Whatever bug is left in a reader, one object that meets it is told, and its room counted."""
+    """An object on which a reader fails is reported, and its use of the node counts."""
     module, name = READERS[reader]
     read = getattr(module, name)
 
@@ -110,7 +110,7 @@ async def _misread(cluster: ApiClient) -> list[Any] | None:
 
 
 async def _doctor(quadrant: Followed) -> str:
-    """What ``quadrant doctor`` says of the service that runs here."""
+    """Return the warning of ``quadrant doctor`` about the service that runs here."""
     settings = load_settings(listen_port=int(quadrant.service.url.rpartition(":")[2]))
     with pytest.raises(DoctorWarning) as warning:
         await asyncio.to_thread(doctor_checks.service, DoctorPlace(settings))

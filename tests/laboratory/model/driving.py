@@ -189,8 +189,7 @@ class ModelDriver:
         return IntakeBatch(COORDINATOR, epoch, self.sequence, self.runs[run_number], ops)
 
     async def _rights(self, s: State) -> None:
-        """Whoever may write in the model may write, and nobody else; nor is the leadership given
-        away."""
+        """Compare the right to write with the model's; the leadership is not given away."""
         for c in s.coordinators:
             if c.role >= CLAIMED and c.run < len(self.runs):
                 reply = await self.ledger.store(self._intake(c.leadership, c.run, []))

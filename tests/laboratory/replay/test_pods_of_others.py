@@ -1,5 +1,4 @@
-"""Whatever a pod of another scheduler has, it uses its node; an object that cannot be read ends no
-replay."""
+"""Pods of another scheduler use their node, with any fields; unreadable objects end no replay."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ step = st.one_of(
 
 @given(st.lists(step, max_size=12))
 def test_the_members_of_every_term_are_the_jobs_that_it_selects_or_binds(steps: list[Any]) -> None:
-    """Whatever comes, changes and goes, and in whatever order."""
+    """For any arrivals, changes and departures in any order."""
     spanning = Spanning()
     classes: dict[int, TaskClass] = {}
     jobs: dict[int, Job] = {}

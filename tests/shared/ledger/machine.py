@@ -325,7 +325,7 @@ class LedgerWorld:
         self.evicted += any(answer.verdict in ACCEPTED for answer in reply.answers)
 
     async def evicted_end(self) -> None:
-        """Whatever is being evicted has ended, and is pending again."""
+        """Report the end of every evicted task, which is then pending again."""
         self.reborn += await self._tell(lambda task: task.by >= 0, TaskState.PENDING)
 
     async def _tell(self, those: Callable[[TaskRecord], bool], state: TaskState) -> int:
@@ -408,7 +408,7 @@ class LedgerWorld:
         assert _held(shard.view) == _held(fresh)
 
     async def end(self) -> None:
-        """Whatever happened: with a leader and a blessed run everybody goes on."""
+        """End any history with a leader and a blessed run, under which everybody goes on."""
         await self.lead()
         for zombie in self.zombies:
             await self.send(zombie)

@@ -288,7 +288,7 @@ class LedgerPair:
         return StatusItem(TaskState.PENDING, jid, tasks, rows, restarts=tuple(incarnations))
 
     def starts(self) -> list[StatusItem]:
-        """Whatever is being bound runs, so that there are victims of several jobs."""
+        """Report every binding task as running, so that there are victims of several jobs."""
         assert self.now is not None
         return [
             StatusItem(TaskState.RUNNING, jid, [tix], [task.row])

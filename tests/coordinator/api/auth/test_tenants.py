@@ -362,7 +362,7 @@ def _review(verb: str, resource: str, group: str = "", namespace: str = "") -> J
 VOLCANO = "scheduling.volcano.sh"
 
 
-async def test_who_asks_what_they_may_do_gets_what_the_doors_say(ask: TokenClient) -> None:
+async def test_an_access_review_agrees_with_the_rights_of_the_token(ask: TokenClient) -> None:
     for token, review, allowed in (
         (ADMIN, _review("*", "*", "*"), True),
         (ADMIN, _review("create", "queues", VOLCANO), True),

@@ -1,4 +1,4 @@
-"""Whatever is sent: an object that admission can judge, or a Problem. Never another error."""
+"""Any body becomes an object that admission can judge, or a Problem. Never another error."""
 
 from __future__ import annotations
 

@@ -194,9 +194,8 @@ steps = st.lists(
 def test_it_is_never_sure_beyond_what_the_ledger_granted(
     happens: list[tuple[str, float, float]],
 ) -> None:
-    """Whatever the two parties do: while it is sure, the ledger's lease, which began when the
-    request arrived or later, has not run out; and after the last tick it is sure for a bounded
-    time."""
+    """In any history: while it is sure, the ledger's lease, which began when the request arrived
+    or later, has not run out; and after the last tick it is sure for a bounded time."""
     now, lease = 100.0, LeaderLease(seconds=2.0, asked=99.9)
     granted, ticked = 100.0 + 2.0, 99.9
     for what, pause, answer in happens:

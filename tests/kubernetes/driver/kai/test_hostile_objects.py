@@ -1,4 +1,4 @@
-"""What somebody writes into an object of a real API server ends no role under KAI's policy."""
+"""Odd values in an object of a real API server end no role under KAI's policy."""
 
 from __future__ import annotations
 

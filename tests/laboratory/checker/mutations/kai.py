@@ -227,7 +227,7 @@ def a_pod_has_no_mark_of_its_gpu(history: History) -> None:
 
 @breaks(Rule.DEVICES, of_kai=True)
 def one_gpu_has_two_groups(history: History) -> None:
-    """Whoever looks for the group's GPU by its label finds another one."""
+    """Swap the GPU group labels, so that the label leads to another GPU."""
     one, other, *_ = _marked(history)
     mine = [int(pod["bind"]["tasks"][pod["i"]].partition(".")[2]) for pod in (one, other)]
     _ask_for_shares(history, mine)

@@ -83,7 +83,7 @@ def test_the_label_that_enables_mig_is_an_option() -> None:
 def test_restricted_nodes_take_their_kind_alone(
     labels: dict[str, str], gpu: bool, cpu: bool
 ) -> None:
-    """That the label is there counts, and not what it says."""
+    """The presence of the label counts, and not its value."""
     options = {"restrict-node-scheduling": True}
     expected = {"instance-0": gpu, "whole-0": gpu, "share-0": gpu, "none-0": cpu}
     result = beside_each_other(labels, instances=2, options=options)

@@ -17,12 +17,12 @@ KILLERS = {
         "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0"
     ),
     "things: future > capacity -> false": (
-        "what_is_promised_is_kept_from_others_and_what_leaves_may_be_promised-0"
+        "a_releasing_port_can_be_nominated_and_is_kept_from_others-0"
     ),
     "things: rec[i] ~= 0 -> false": "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0",
     "rules: word == FIT -> false": "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0",
     "rules: word ~= COMMITTED -> false": (
-        "what_is_promised_is_kept_from_others_and_what_leaves_may_be_promised-0"
+        "a_releasing_port_can_be_nominated_and_is_kept_from_others-0"
     ),
     "rules: not devices -> false": "a_host_port_is_had_once_on_a_node_and_once_on_every_other-0",
     "batch: own.name == t.name -> false": (
@@ -54,7 +54,7 @@ KILLERS = {
     ),
     "bless: after == 0 -> true": "an_old_copy_is_not_blessed-0",
     "bless: after < milliseconds or (after == milliseconds and after_number <= number) -> true": (
-        "what_was_cut_off_the_log_was_seen_and_nothing_later-0"
+        "the_trimmed_part_of_the_log_counts_as_observed-0"
     ),
     "bless: found[1] ~= cluster -> false": "the_ledger_of_another_cluster_is_not_blessed-0",
     "bless: not owns(COORDINATOR, epoch) -> false": (
@@ -79,7 +79,7 @@ KILLERS = {
     "leader: not found -> false": "only_one_leads_until_its_lease_runs_out-0",
     "lease: found[1] == text -> true": "a_leader_whose_lease_ran_out_leads_until_another_claims-0",
     "lease: not given_back(found[2]) -> true": (
-        "who_gives_the_seat_back_writes_no_more_and_nobody_waits-0"
+        "releasing_the_leadership_ends_writes_and_frees_the_lease-0"
     ),
     "prelude: sha1hex(said) ~= ARGV[#ARGV] -> false": (
         "a_call_that_was_altered_on_its_way_is_refused-0"
@@ -114,7 +114,7 @@ KILLERS = {
     ),
     "record: (rec.incarnation or 0) ~= incarnation -> false": "late_and_twice_it_changes_nothing-0",
     "record: not rec -> false": "neither_what_was_never_placed_nor_what_is_not_known-0",
-    "record: rec[1] < SUCCEEDED -> false": "what_holds_a_node_does_not_begin_anew-0",
+    "record: rec[1] < SUCCEEDED -> false": "a_task_that_holds_a_node_is_not_restarted-0",
     "record: not class[rec[3]] -> false": ("neither_what_was_never_placed_nor_what_is_not_known-0"),
     "record: owner[3] ~= 0 -> false": "nothing_of_a_deleted_job_begins_anew-0",
     "record: early -> false": "reports_and_intake_are_replayed_too-0",
@@ -123,7 +123,7 @@ KILLERS = {
     "record: BINDING to LOST": "a_task_only_goes_forward-0",
     "record: BINDING to FAILED": "a_gang_already_in_between_may_grow-0",
     "record: BINDING to RELEASING_STATE": "a_nomination_may_wait_for_what_is_releasing-0",
-    "record: BINDING to RUNNING": "what_does_not_apply_is_left_alone-0",
+    "record: BINDING to RUNNING": "inapplicable_reports_change_nothing-0",
     "record: BINDING to SUCCEEDED": "a_host_port_is_there_without_being_said-0",
     "record: BOUND to 0": "a_task_only_goes_forward-1",
     "record: BOUND to BOUND": "a_task_only_goes_forward-1",
@@ -153,8 +153,8 @@ KILLERS = {
     "record: RELEASING_STATE to RELEASING_STATE": "a_task_only_goes_forward-3",
     "record: RELEASING_STATE to RUNNING": "a_task_only_goes_forward-3",
     "record: RELEASING_STATE to SUCCEEDED": "the_life_of_a_task-0",
-    "record: RUNNING to 0": "what_does_not_apply_is_left_alone-0",
-    "record: RUNNING to BOUND": "what_does_not_apply_is_left_alone-0",
+    "record: RUNNING to 0": "inapplicable_reports_change_nothing-0",
+    "record: RUNNING to BOUND": "inapplicable_reports_change_nothing-0",
     "record: RUNNING to LOST": "a_task_only_goes_forward-2",
     "record: RUNNING to FAILED": "a_task_only_goes_forward-2",
     "record: RUNNING to RELEASING_STATE": "the_life_of_a_task-0",
@@ -175,17 +175,17 @@ KILLERS = {
     "record: not allowed[item[1]] -> false": "an_unknown_state_is_refused-0",
     "record: tix < 0 -> false": "tasks_are_whole_numbers-0",
     "record: tix ~= floor(tix) -> false": "tasks_are_whole_numbers-1",
-    "record: not held -> false": "what_has_ended_stays_so-0",
-    "record: rec[2] == row -> false": "what_cannot_be_counted_is_not_adopted-0",
+    "record: not held -> false": "an_ended_task_is_not_adopted-0",
+    "record: rec[2] == row -> false": "an_adoption_that_cannot_be_counted_changes_nothing-0",
     "record: not node[row] -> false": "it_is_told_in_the_log_as_what_it_is-0",
-    "record: not owner -> false": "what_cannot_be_counted_is_not_adopted-2",
-    "record: group >= owner[4] -> false": "what_cannot_be_counted_is_not_adopted-4",
-    "record: not class[cid] -> false": "what_cannot_be_counted_is_not_adopted-3",
-    "record: not job[jid] -> false": "what_does_not_apply_is_left_alone-0",
-    "record: state ~= FAILED -> false": "what_does_not_apply_is_left_alone-0",
-    "record: rec[2] ~= row -> false": "what_does_not_apply_is_left_alone-0",
+    "record: not owner -> false": "an_adoption_that_cannot_be_counted_changes_nothing-2",
+    "record: group >= owner[4] -> false": "an_adoption_that_cannot_be_counted_changes_nothing-4",
+    "record: not class[cid] -> false": "an_adoption_that_cannot_be_counted_changes_nothing-3",
+    "record: not job[jid] -> false": "inapplicable_reports_change_nothing-0",
+    "record: state ~= FAILED -> false": "inapplicable_reports_change_nothing-0",
+    "record: rec[2] ~= row -> false": "inapplicable_reports_change_nothing-0",
     "release: call('HGET', EPOCHS, writer) ~= epoch -> false": (
-        "who_gives_the_seat_back_writes_no_more_and_nobody_waits-0"
+        "releasing_the_leadership_ends_writes_and_frees_the_lease-0"
     ),
     "renew: not owns(writer, epoch) -> false": "a_shard_is_claimed_from_its_worker_at_any_time-0",
     "rules: kind == ALLOCATE and idle > capacity -> false": (
@@ -298,16 +298,16 @@ KILLERS = {
         "records_that_were_altered_are_not_taken-0"
     ),
     "prelude: #record == 19 -> true": "a_job_that_goes_with_its_victim-0",
-    "record: rec.by -> true": "what_leaves_by_itself_is_no_victim_and_never_pending_again-0",
+    "record: rec.by -> true": "a_task_leaving_by_itself_is_no_victim_and_never_pending-0",
     "record: rec.by >= 0 -> true": "a_refused_bind_keeps_the_incarnation-0",
     "record: rec and rec[1] ~= 0 and (not held or rec[2] == row) -> false": (
-        "what_cannot_be_counted_is_not_adopted-0"
+        "an_adoption_that_cannot_be_counted_changes_nothing-0"
     ),
     "record: not allowed[state][rec[1]] and not (state == 0 and is_evicted(rec)) -> false": (
         "a_victim_that_ends_by_itself_has_ended-0"
     ),
     "prelude: sub(record, -8) ~= sub(sha1hex(name .. body), 1, 8) -> false": (
-        "what_is_told_of_an_eviction_is_sealed-0"
+        "an_altered_eviction_record_is_detected-0"
     ),
     "bless: (found[2] and found[2] ~= ARGV[4]) -> false": (
         "records_of_another_schema_are_not_blessed-0"
@@ -317,9 +317,9 @@ KILLERS = {
     "rules: not class[runs[r + 2]].best_effort -> true": (
         "a_class_without_any_request_asks_for_nothing_either-0"
     ),
-    "rules: runs[r + 1] == ALLOCATE -> true": "what_only_waits_is_no_member_of_its_gang-0",
-    "rules: runs[r + 4] > 0 -> true": "what_only_waits_is_no_member_of_its_gang-0",
-    "rules: not joins(r) -> false": "what_only_waits_is_no_member_of_its_gang-0",
+    "rules: runs[r + 1] == ALLOCATE -> true": "nominations_and_empty_cores_hold_no_gang_member-0",
+    "rules: runs[r + 4] > 0 -> true": "nominations_and_empty_cores_hold_no_gang_member-0",
+    "rules: not joins(r) -> false": "nominations_and_empty_cores_hold_no_gang_member-0",
     (
         "store: wanted ~= is and not (wanted == ANY and (value == false or is == T or is == S))"
         " -> false"

@@ -1,4 +1,4 @@
-"""Whatever the text: an answer or a TextError, soon. And what is written comes back as it was."""
+"""Any text is answered soon, by a value or a TextError; written text is read back unchanged."""
 
 from __future__ import annotations
 

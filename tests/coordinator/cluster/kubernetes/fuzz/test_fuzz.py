@@ -1,5 +1,5 @@
-"""Whatever text or number stands in whatever field of a watched object: no reader raises, and none
-holds the event loop."""
+"""Any text or number in any field of a watched object: no reader raises, and none holds the
+event loop."""
 
 from __future__ import annotations
 

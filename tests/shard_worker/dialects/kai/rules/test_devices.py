@@ -85,7 +85,7 @@ def test_first_of_two_pipelined_gpu_shares_starts_on_an_unused_device() -> None:
 
 
 def room(idle: int, future: int) -> DeviceRoom:
-    """Of a device; amounts in thousandths."""
+    """Build the room of a device; amounts in thousandths."""
     return DeviceRoom(idle * STEP, future * STEP)
 
 

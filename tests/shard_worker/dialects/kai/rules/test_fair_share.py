@@ -271,7 +271,7 @@ def test_nothing_is_left_while_somebody_with_weight_asks(
 def test_a_higher_priority_never_waits_for_a_lower_one(
     total: int, claims: list[Claim], unit: int
 ) -> None:
-    """Whoever gets more than its quota sees every queue of higher priority satisfied."""
+    """A queue exceeds its quota only once every queue of higher priority is satisfied."""
     claims = [c._replace(usage=0) for c in claims]
     shares = divide(total, claims, unit=unit)
     for low in claims:

@@ -203,7 +203,7 @@ class TestWhere:
         assert result.evicted == ["default/low-1"]
 
     def test_not_eligible_where_the_promised_node_takes_it_already(self) -> None:
-        """Whatever is free there: to place it is up to allocate."""
+        """The free room there does not matter: placing the task is up to allocate."""
         assert self.with_promise(blocked=False, leaving=Status.RUNNING) == []
 
     def test_not_eligible_while_the_promised_node_waits_for_victims(self) -> None:
