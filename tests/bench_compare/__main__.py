@@ -117,14 +117,14 @@ def _compare(sides: Sides, size: str, count: int) -> list[Comparison]:
     return comparisons(size, pairs)
 
 
-def _show(found: list[Comparison], options: Namespace) -> None:
+def _show(comparisons: list[Comparison], options: Namespace) -> None:
     table = Table(box=None, pad_edge=False, title_justify="left")
     table.title = f"Processor time a task, all processes: working tree against {options.base}"
     table.add_column("size")
     table.add_column("workload")
     for name in ("base", "tree", "median ratio", "range", "pairs"):
         table.add_column(name, justify="right")
-    for one in found:
+    for one in comparisons:
         table.add_section()
         table.add_row(
             one.size,
@@ -139,7 +139,7 @@ def _show(found: list[Comparison], options: Namespace) -> None:
             costs = (f"{one.typical_of(role, side):,.1f} us" for side in Side)
             table.add_row("", role, *costs, style="dim")
     Console(width=100).print(table)
-    high = above(found, options.bound)
+    high = above(comparisons, options.bound)
     verdict = f"above {options.bound:g}: {', '.join(f'{o.size} {o.workload}' for o in high)}"
     typer.echo(f"Policy: {options.policy}")
     typer.echo(f"Median {verdict}" if high else f"No median is above {options.bound:g}")

@@ -133,18 +133,20 @@ def figures_of(result: Mapping[str, Any]) -> Figures:
         raise NotMeasured(f"the bench printed something else than figures: {error!r}") from None
 
 
-def above(found: Sequence[Comparison], bound: float) -> list[Comparison]:
+def above(comparisons: Sequence[Comparison], bound: float) -> list[Comparison]:
     """Comparisons whose median is above the bound: the working tree costs more than it may."""
-    return [one for one in found if one.median > bound]
+    return [one for one in comparisons if one.median > bound]
 
 
-def report(found: Sequence[Comparison], *, base: str, policy: str, bound: float) -> dict[str, Any]:
+def report(
+    comparisons: Sequence[Comparison], *, base: str, policy: str, bound: float
+) -> dict[str, Any]:
     """Build the JSON output of the comparison."""
     return {
         "base": base,
         "policy": policy,
         "bound": bound,
-        "passed": not above(found, bound),
+        "passed": not above(comparisons, bound),
         "comparisons": [
             {
                 "size": one.size,
@@ -160,6 +162,6 @@ def report(found: Sequence[Comparison], *, base: str, policy: str, bound: float)
                 "lowest": round(one.lowest, 4),
                 "highest": round(one.highest, 4),
             }
-            for one in found
+            for one in comparisons
         ],
     }

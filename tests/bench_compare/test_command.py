@@ -107,7 +107,7 @@ def compare(checkout: Checkout, *more: str) -> int:
     return main(["--base", "HEAD", "--sizes", "basic", *more], root=checkout.root)
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def printed_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(capsys.readouterr().out)
     return body
 
@@ -118,7 +118,7 @@ def test_the_tree_is_measured_as_it_is_and_the_base_as_it_was(
 ) -> None:
     checkout.bench(cost)
     assert compare(checkout, "--pairs", "3", "-o", "json") == code
-    (one,) = told(capsys)["comparisons"]
+    (one,) = printed_json(capsys)["comparisons"]
     assert one["base_us_per_task"] == [100.0] * 3
     assert one["tree_us_per_task"] == [float(cost)] * 3
     assert left_behind(checkout) == []
@@ -141,7 +141,7 @@ def test_a_base_with_other_dependencies_gets_an_environment_of_its_own(
     checkout.git("commit", "--all", "--quiet", "--message", "the cost tells the environment")
     (checkout.root / "requirements.lock").write_text("# changed\n")
     assert compare(checkout, "--pairs", "1", "--bound", "3", "-o", "json") == 0
-    (one,) = told(capsys)["comparisons"]
+    (one,) = printed_json(capsys)["comparisons"]
     assert (one["base_us_per_task"], one["tree_us_per_task"]) == ([50.0], [100.0])
     assert left_behind(checkout) == []
 
@@ -200,6 +200,6 @@ def test_the_real_bench_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--nodes", "20", "--pods", "100", "--shards", "1"]
     options = ["--base", "HEAD", "--pairs", "1", "--sizes", "basic", "--bound", "100", "-o", "json"]
     assert main([*options, "--", *small]) == 0
-    reports = told(capsys)
+    reports = printed_json(capsys)
     assert {one["workload"] for one in reports["comparisons"]} == {"separate pods", "one Job"}
     assert all(one["ratios"][0] > 0 for one in reports["comparisons"])

@@ -26,9 +26,9 @@ def differences(result: ReplayResult, scenario: Mapping[str, Any]) -> list[str]:
     results = [f"expects {key}: this test does not know it" for key in set(expect) - KNOWN]
     body = result.as_json()
 
-    def same(what: str, got: object, want: object) -> None:
-        if got != want:
-            results.append(f"{what}: expected {want}, got {got}")
+    def same(what: str, actual: object, want: object) -> None:
+        if actual != want:
+            results.append(f"{what}: expected {want}, got {actual}")
 
     if "bindsNum" in expect:
         same("bindsNum", len(result.binds), expect["bindsNum"])

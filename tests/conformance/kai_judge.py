@@ -44,34 +44,34 @@ def _of(scenario: Json, line: Json) -> Iterator[str]:
 
 
 def _job(
-    scenario: Json, line: Json, job: str, wanted: Json, members: Sequence[str]
+    scenario: Json, line: Json, job: str, expected: Json, members: Sequence[str]
 ) -> Iterator[str]:
     for task in members:
-        yield from _task(line, task, wanted, sums=False)
+        yield from _task(line, task, expected, sums=False)
     for key in EXACT:
-        if key in wanted:
+        if key in expected:
             total = sum(line["tasks"][task][key] for task in members)
-            if not _same(total, wanted[key]):
-                yield f"job {job}: {key} is {total}, not {wanted[key]}"
-    yield from _start(line, job, wanted, moment(scenario["now"]))
+            if not _same(total, expected[key]):
+                yield f"job {job}: {key} is {total}, not {expected[key]}"
+    yield from _start(line, job, expected, moment(scenario["now"]))
 
 
-def _task(line: Json, task: str, wanted: Json, *, sums: bool) -> Iterator[str]:
+def _task(line: Json, task: str, expected: Json, *, sums: bool) -> Iterator[str]:
     observed = line["tasks"][task]
-    if "status" in wanted and observed["status"] != wanted["status"]:
-        yield f"{task}: {observed['status']}, not {wanted['status']}"
-    if wanted.get("node") and observed["node"] != wanted["node"]:
-        yield f"{task}: on {observed['node']!r}, not {wanted['node']}"
+    if "status" in expected and observed["status"] != expected["status"]:
+        yield f"{task}: {observed['status']}, not {expected['status']}"
+    if expected.get("node") and observed["node"] != expected["node"]:
+        yield f"{task}: on {observed['node']!r}, not {expected['node']}"
     for key in EXACT if sums else ():
-        if key in wanted and not _same(observed[key], wanted[key]):
-            yield f"{task}: {key} is {observed[key]}, not {wanted[key]}"
+        if key in expected and not _same(observed[key], expected[key]):
+            yield f"{task}: {key} is {observed[key]}, not {expected[key]}"
 
 
-def _start(line: Json, job: str, wanted: Json, now: float) -> Iterator[str]:
+def _start(line: Json, job: str, expected: Json, now: float) -> Iterator[str]:
     start = line["podGroups"][job]["lastStart"]
-    if wanted.get("status") in STARTED and start is None:
+    if expected.get("status") in STARTED and start is None:
         yield f"{job}: has no time of its last start"
-    least = wanted.get("startedLongerThan")
+    least = expected.get("startedLongerThan")
     if least is not None and (start is None or now - moment(start) < seconds(least)):
         yield f"{job}: started at {start}, not at least {least} before"
 

@@ -66,7 +66,7 @@ def test_a_wrong_expression_is_found(wrong: str) -> None:
 
 def check(where: str, expression: str) -> None:
     assert expression.count("(") == expression.count(")"), f"{where}: {expression}"
-    results = [(_known(where, m[1]), m[1], m[2] or "") for m in _METRIC.finditer(expression)]
+    results = [(_metric(where, m[1]), m[1], m[2] or "") for m in _METRIC.finditer(expression)]
     assert results, f"{where}: no metric in {expression}"
     labels = {"le"} if any(name.endswith("_bucket") for _, name, _ in results) else set()
     for metric, name, matchers in results:
@@ -78,7 +78,7 @@ def check(where: str, expression: str) -> None:
         assert {g.strip() for g in group.split(",") if g.strip()} <= labels, f"{where}: {group}"
 
 
-def _known(where: str, name: str) -> Metric:
+def _metric(where: str, name: str) -> Metric:
     plain = name.removeprefix(PREFIX)
     for suffix in _SUFFIXES:
         metric = TABLE.get(plain.removesuffix(suffix))
@@ -96,7 +96,9 @@ def test_alerts_say_what_to_do() -> None:
         assert rule["labels"]["severity"] in ("page", "warning")
         assert rule["annotations"].keys() == {"summary", "description"}
         used = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
-        known = {label for m in _METRIC.finditer(rule["expr"]) for label in _known("", m[1]).labels}
+        known = {
+            label for m in _METRIC.finditer(rule["expr"]) for label in _metric("", m[1]).labels
+        }
         assert used <= known, rule["alert"]
 
 

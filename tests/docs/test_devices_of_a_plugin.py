@@ -107,10 +107,10 @@ def test_on_a_real_list_no_card_is_over_and_less_is_left_in_pieces(
         def order(self, task: Any, rows: Any, world: Any) -> Any:
             return -1.0 * rows
 
-        def chosen(self, free: Any, asked: int) -> Any:
-            enough = free >= fgd.part(asked)
-            taken = enough & (enough.cumsum(axis=0) <= fgd.number(asked))
-            return fgd.part(asked) * taken
+        def chosen(self, free: Any, count: int) -> Any:
+            enough = free >= fgd.part(count)
+            taken = enough & (enough.cumsum(axis=0) <= fgd.number(count))
+            return fgd.part(count) * taken
 
     data = shared_reference / "data" / "openb"
     pods = rows(data / "openb_pod_list_gpushare100.csv.gz", "num_gpu", 200)

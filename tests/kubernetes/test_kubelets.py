@@ -44,10 +44,10 @@ async def bound(cluster: ApiClient, name: str, node: str, cpu: str = "1", **note
     return stored
 
 
-async def phase(cluster: ApiClient, name: str, wanted: str) -> Json:
+async def phase(cluster: ApiClient, name: str, expected: str) -> Json:
     """The pod in this phase."""
     return await cluster.until(
-        f"{PODS}/{name}", lambda pod: pod.get("status", {}).get("phase") == wanted
+        f"{PODS}/{name}", lambda pod: pod.get("status", {}).get("phase") == expected
     )
 
 

@@ -78,7 +78,7 @@ def try_cluster(seed: int, tried: Tried, *, extender: str) -> None:
                 tried.wrong.append(f"seed {seed}, --shards {shards}: one session binds {left} more")
 
 
-def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes, set[str]]]:
+def _forms(case: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes, set[str]]]:
     """(form, its history, rules that it is not held to)"""
     histories: list[Notes] = []
 
@@ -87,7 +87,7 @@ def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes, se
         return histories[-1]
 
     cycles = run_cycles(
-        made.policy, made.recorded, name=made.id, cycles=CYCLES, now=made.now, notes=another
+        case.policy, case.recorded, name=case.id, cycles=CYCLES, now=case.now, notes=another
     )
     for result in cycles:
         tried.done["session bound"] += len(result.binds)
@@ -99,7 +99,7 @@ def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes, se
         yield f"session {len(histories)}", histories[-1], spared
     for shards, mode in SHARDED:
         notes, sharding = Notes(), ShardedRun(shards, mode, seed)
-        result = run_sharded(made.policy, made.recorded, sharding, name=made.id, notes=notes)
+        result = run_sharded(case.policy, case.recorded, sharding, name=case.id, notes=notes)
         tried.done[f"{shards} shards bound"] += len(result.binds)
         tried.done[f"{shards} shards evicted"] += len(result.evicted)
         yield f"--shards {shards}", notes, set()

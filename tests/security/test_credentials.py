@@ -22,7 +22,7 @@ SECRET = "hunter2"
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("redis://user:hunter2@host:6379/0", "redis://***@host:6379/0"),
         ("rediss://:hunter2@host", "rediss://***@host"),
@@ -41,8 +41,8 @@ SECRET = "hunter2"
         ("me@example.com", "me@example.com"),
     ],
 )
-def test_credentials_in_an_address_are_hidden(text: str, shown: str) -> None:
-    assert hide_credentials(text) == shown
+def test_credentials_in_an_address_are_hidden(text: str, expected: str) -> None:
+    assert hide_credentials(text) == expected
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ async def _is_there(service: Running, name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("lines", "status", "said"),
+    ("lines", "status", "message"),
     [
         (["Sec-Fetch-Site: cross-site"], 403, "Sec-Fetch-Site"),
         (["Sec-Fetch-Site: cross-site", JSON], 403, "Sec-Fetch-Site"),
@@ -57,12 +57,12 @@ async def _is_there(service: Running, name: str) -> bool:
     ],
 )
 async def test_requests_of_other_sites_pages_write_nothing(
-    service: Running, lines: list[str], status: int, said: str
+    service: Running, lines: list[str], status: int, message: str
 ) -> None:
     code, body = await _post(service, "planted", *lines)
     report = json.loads(body)
     assert (code, report["kind"], report["code"]) == (status, "Status", status)
-    assert said in report["message"]
+    assert message in report["message"]
     assert not await _is_there(service, "planted")
 
 
@@ -132,17 +132,17 @@ def test_a_similar_host_name_is_not_allowed(authority: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("allowed_hosts", "http://quadrant:80", "write names without scheme and port"),
         ("allowed_hosts", "*", "no host name"),
         ("proxies", "10.0.0.0/8,proxy.example", "'proxy.example' is neither"),
     ],
 )
-def test_settings_that_are_no_names_are_refused(name: str, value: str, said: str) -> None:
+def test_settings_that_are_no_names_are_refused(name: str, value: str, message: str) -> None:
     with pytest.raises(SettingsError, match=f"QUADRANT_{name.upper()}") as caught:
         load_settings(**{name: value})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 async def test_a_standby_answers_under_the_same_names_alone() -> None:

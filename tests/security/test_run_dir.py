@@ -127,7 +127,7 @@ def _owner_link(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "said"),
+    ("plant", "message"),
     [
         (_lock, "symbolic link"),
         (_history, "symbolic link"),
@@ -141,14 +141,14 @@ def _owner_link(run_dir: Path) -> None:
     ],
 )
 async def test_a_run_directory_with_foreign_files_is_refused(
-    plant: Callable[[Path], None], said: str, short_dir: Path
+    plant: Callable[[Path], None], message: str, short_dir: Path
 ) -> None:
     run_dir = short_dir / "run"
     run_dir.mkdir(mode=0o700)
     (short_dir / "victim").write_text("kept")
     plant(run_dir)
     before = sorted(run_dir.rglob("*"))
-    assert said in await refusal(run_dir)
+    assert message in await refusal(run_dir)
     assert sorted(run_dir.rglob("*")) == before, "nothing was started"
     assert (short_dir / "victim").read_text() == "kept"
 

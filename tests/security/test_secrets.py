@@ -98,7 +98,7 @@ def listening(up: int) -> set[str]:
     return result
 
 
-def told(found: Iterator[tuple[str, bytes]]) -> list[str]:
+def places_of_secrets(found: Iterator[tuple[str, bytes]]) -> list[str]:
     """Where a secret stands."""
     return [what for what, content in found if any(canary in content for canary in CANARIES)]
 
@@ -131,18 +131,18 @@ def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
             ("get", ask("get", "pods,podgroups,nodes,shards", "-o", "yaml", **asking)),
             ("config", ask("config", "show", "--origin", "-o", "json", **secrets, **settings)),
         ]
-        assert told(iter(printed)) == []
-        assert told(processes(up.pid)) == []
+        assert places_of_secrets(iter(printed)) == []
+        assert places_of_secrets(processes(up.pid)) == []
         assert listening(up.pid), "Ray and the coordinator listen"
         assert listening(up.pid) <= LOOPBACK
         kept = {run_dir / name for name in SECRET_FILES.values()}
-        assert set(told(files(run_dir))) == {path.name for path in kept}
+        assert set(places_of_secrets(files(run_dir))) == {path.name for path in kept}
         assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
         assert run_dir.stat().st_mode & 0o077 == 0
     finally:
         up.send_signal(signal.SIGINT)
         out, error = up.communicate(timeout=60)
-    assert told(iter([("stdout", out), ("stderr", error)])) == []
-    assert told(files(run_dir)) == [], "what was kept for the processes goes with them"
+    assert places_of_secrets(iter([("stdout", out), ("stderr", error)])) == []
+    assert places_of_secrets(files(run_dir)) == [], "what was kept for the processes goes with them"
     history = (run_dir / "history.jsonl").read_bytes()
     assert b"train" in history

@@ -195,7 +195,7 @@ STEPS = st.lists(
 )
 
 
-def asked() -> Iterator[tuple[str, str]]:
+def operation_modes() -> Iterator[tuple[str, str]]:
     """Operations, each with what fits it and, where anything of it could be wrong, what does not:
     paths are all texts."""
     for each in documents():
@@ -212,7 +212,7 @@ def asked() -> Iterator[tuple[str, str]]:
     ("name", "mode"),
     [
         pytest.param(name, mode, marks=pytest.mark.all if mode == "negative" else ())
-        for name, mode in asked()
+        for name, mode in operation_modes()
     ],
 )
 def test_every_operation_answers_by_its_schema(url: str, name: str, mode: str) -> None:

@@ -69,7 +69,7 @@ async def until_claims(parts: Running, done: Callable[[dict[str, Json]], bool]) 
             await asyncio.sleep(0.05)
 
 
-async def given(parts: Running) -> dict[str, list[tuple[str, str]]]:
+async def claimed_devices(parts: Running) -> dict[str, list[tuple[str, str]]]:
     """Pod -> (pool, device) of its claims, each of which names the pod and its node alone."""
     pods, matches = await read(parts, PODS), dict[str, list[tuple[str, str]]]()
     for item in (await read(parts, CLAIMS)).values():
@@ -97,7 +97,7 @@ async def test_claims_say_which_devices_they_have_and_who_uses_them(
     async with running(embedded_server.url, short_dir, kubelets=kubelets) as parts:
         await submit(parts, *objects, asking("first", pods=3))
         await parts.until(lambda status: status["tasks"]["running"] == 3)
-        before = await given(parts)
+        before = await claimed_devices(parts)
         assert sorted(before) == ["first-w-0", "first-w-1", "first-w-2"]
         assert len({device for each in before.values() for device in each}) == 3
         pods = await read(parts, PODS)
@@ -107,10 +107,10 @@ async def test_claims_say_which_devices_they_have_and_who_uses_them(
             entry = {"name": "gpu", "resourceClaimName": name}
             assert pods[user["name"]]["status"]["resourceClaimStatuses"] == [entry]
     async with running(embedded_server.url, short_dir, kubelets=kubelets) as parts:
-        assert await given(parts) == before
+        assert await claimed_devices(parts) == before
         await submit(parts, asking("second", pods=2))
         await parts.until(lambda status: status["tasks"]["running"] == 4)
-        after = await given(parts)
+        after = await claimed_devices(parts)
         assert before.items() <= after.items()
         assert len({device for each in after.values() for device in each}) == 4
         core = parts.service.core
@@ -119,7 +119,7 @@ async def test_claims_say_which_devices_they_have_and_who_uses_them(
         await delete(parts, f"{JOBS}/first")
         await parts.until(lambda status: status["tasks"]["running"] == 2)
         await until_claims(parts, lambda claims: all(n.startswith("second") for n in claims))
-        assert sorted(await given(parts)) == ["second-w-0", "second-w-1"]
+        assert sorted(await claimed_devices(parts)) == ["second-w-0", "second-w-1"]
         core.order.validate()
 
 
@@ -131,10 +131,12 @@ async def test_a_claim_that_several_pods_share_is_free_after_the_last_of_them(
     async with running(embedded_server.url, short_dir) as parts:
         await submit(parts, *objects, sharing("a"), sharing("b"))
         await parts.until(lambda status: status["tasks"]["running"] == 2)
-        result = await given(parts)
+        result = await claimed_devices(parts)
         assert result == {name: [("n1", "gpu-0"), ("n1", "gpu-1")] for name in "ab"}
         await submit(parts, claim("both"))
-        assert await given(parts) == result, "its author, who sends it again, takes nothing away"
+        assert await claimed_devices(parts) == result, (
+            "its author, who sends it again, takes nothing away"
+        )
         await delete(parts, f"{PODS}/a")
         one = await until_claims(parts, lambda claims: len(claims["both"]["reservedFor"]) == 1)
         assert one["both"]["allocation"], "the other pod still has them"
@@ -143,4 +145,4 @@ async def test_a_claim_that_several_pods_share_is_free_after_the_last_of_them(
         await delete(parts, f"{PODS}/b")
         await until_claims(parts, lambda claims: "allocation" not in claims["both"])
         await parts.until(lambda status: status["tasks"]["running"] == 1)
-        assert list(await given(parts)) == ["next-w-0"]
+        assert list(await claimed_devices(parts)) == ["next-w-0"]

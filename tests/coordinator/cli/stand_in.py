@@ -164,26 +164,26 @@ class StandIn:
     """No watch is answered before :attr:`released` is set."""
     released: threading.Event = field(default_factory=threading.Event)
 
-    def answer(self, asked: SentRequest) -> Answer:
-        self.asked.append(asked)
+    def answer(self, request: SentRequest) -> Answer:
+        self.asked.append(request)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self.slow)
-        if self.holds_watches and asked.query.get("watch"):
+        if self.holds_watches and request.query.get("watch"):
             self.released.wait()
         self.at_once -= 1
-        path = asked.path
-        if asked.query.get("watch"):
+        path = request.path
+        if request.query.get("watch"):
             path += " watch"
-        elif "as=Table" in asked.headers.get("Accept", ""):
+        elif "as=Table" in request.headers.get("Accept", ""):
             path += " table"
-        known = self.answers.get((asked.method, path)) or self.answers.get(
-            (asked.method, asked.path)
+        known = self.answers.get((request.method, path)) or self.answers.get(
+            (request.method, request.path)
         )
-        known = known or DISCOVERY.get((asked.method, asked.path))
+        known = known or DISCOVERY.get((request.method, request.path))
         if isinstance(known, list):
             return known.pop(0) if len(known) > 1 else known[0]
-        return known or status(404, "NotFound", f'"{asked.path}" not found')
+        return known or status(404, "NotFound", f'"{request.path}" not found')
 
     def requests(self, method: str) -> list[SentRequest]:
         return [asked for asked in self.asked if asked.method == method]

@@ -154,7 +154,7 @@ def test_files_and_directories(quadrant: Quadrant, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("kind: Pod\nkind: Pod\n", "line 2"),
         ("a: [", "line 2"),
@@ -162,7 +162,7 @@ def test_files_and_directories(quadrant: Quadrant, tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_changes_nothing(
-    quadrant: Quadrant, tmp_path: Path, text: str, told: str
+    quadrant: Quadrant, tmp_path: Path, text: str, message: str
 ) -> None:
     good, bad = tmp_path / "a.yaml", tmp_path / "b.yaml"
     good.write_text("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n")
@@ -172,7 +172,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(
         assert server.asked == []
     assert result.code == 1
     assert result.err.startswith(f"Error: {bad}: ")
-    assert told in result.err
+    assert message in result.err
     assert "name a file" in quadrant("apply", "-f", "no-such-file").err
 
 

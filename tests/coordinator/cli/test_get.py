@@ -131,7 +131,7 @@ def test_the_order_that_was_asked_for(quadrant: Quadrant) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("pdos", 'no kind "pdos"; did you mean "pods"?'),
         ("pods/a/b", '"pods/a/b" is not TYPE/NAME'),
@@ -139,11 +139,13 @@ def test_the_order_that_was_asked_for(quadrant: Quadrant) -> None:
         ("pods,nodes a", "names after several kinds"),
     ],
 )
-def test_invalid_get_arguments_are_refused(quadrant: Quadrant, arguments: str, told: str) -> None:
+def test_invalid_get_arguments_are_refused(
+    quadrant: Quadrant, arguments: str, message: str
+) -> None:
     with serving({}) as server:
         result = quadrant("get", *arguments.split(), "-s", server.url)
     assert result.code == 1
-    assert told in result.err
+    assert message in result.err
 
 
 def test_a_kind_is_known_by_all_its_names(quadrant: Quadrant) -> None:

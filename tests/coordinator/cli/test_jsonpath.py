@@ -19,7 +19,7 @@ OBJECT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("template", "wanted"),
+    ("template", "expected"),
     [
         ("{.kind}", "List"),
         (".kind", "List"),
@@ -53,12 +53,12 @@ OBJECT: dict[str, Any] = {
         ("{'{'}{.kind}{'}'}", "{List}"),
     ],
 )
-def test_render(template: str, wanted: str) -> None:
-    assert JsonPath(template).render(OBJECT) == wanted
+def test_render(template: str, expected: str) -> None:
+    assert JsonPath(template).render(OBJECT) == expected
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         ("{.a", "not closed"),
         ("{.a[0}", "not closed"),
@@ -70,10 +70,10 @@ def test_render(template: str, wanted: str) -> None:
         ("{.a..}", "missing"),
     ],
 )
-def test_a_mistake_is_told_where_it_is(template: str, told: str) -> None:
+def test_a_mistake_is_told_where_it_is(template: str, message: str) -> None:
     with pytest.raises(JsonPathError) as error:
         JsonPath(template)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_find_gives_values_as_they_are() -> None:

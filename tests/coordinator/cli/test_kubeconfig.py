@@ -85,10 +85,10 @@ def test_tokens_of_the_environment(config: dict[str, str], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("context", "told"), [("three", "one, two, broken"), ("broken", "clusters")]
+    ("context", "message"), [("three", "one, two, broken"), ("broken", "clusters")]
 )
-def test_a_wrong_context_is_told(config: dict[str, str], context: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_wrong_context_is_told(config: dict[str, str], context: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         find_access(context=context, environ=config)
 
 

@@ -227,18 +227,18 @@ async def test_a_watch_shows_what_happens(gang: Command) -> None:
     )
     assert watching.stdout is not None
 
-    async def seen(text: str) -> None:
+    async def until_line(text: str) -> None:
         async with asyncio.timeout(60.0):
             while text not in (line := await _line(watching)):
                 assert line
 
-    await seen("train-1")
+    await until_line("train-1")
     pod: dict[str, Any] = next(v for v in yaml.safe_load_all(GANG) if v["kind"] == "Pod")
     pod["metadata"] = {"name": "late"}
     await gang("apply", "-f", "-", stdin=json.dumps(pod))
-    await seen("late")
+    await until_line("late")
     await gang("delete", "pod/train-0", "--no-wait")
-    await seen("train-0")
+    await until_line("train-0")
     watching.send_signal(2)
     _, error = await asyncio.wait_for(watching.communicate(), 60.0)
     assert (watching.returncode, error) == (130, b"")

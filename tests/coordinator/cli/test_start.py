@@ -159,7 +159,7 @@ def test_options_mean_the_same_everywhere(entry: CommandEntry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("expalin", "Did you mean 'explain'?"),
         ("get", "Missing argument"),
@@ -182,12 +182,12 @@ def test_options_mean_the_same_everywhere(entry: CommandEntry) -> None:
     ],
 )
 def test_wrong_usage_ends_with_2_and_one_error(
-    quadrant: Quadrant, arguments: str, told: str
+    quadrant: Quadrant, arguments: str, message: str
 ) -> None:
     result = quadrant(*arguments.split())
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("Error: ")
-    assert told in result.err
+    assert message in result.err
 
 
 def test_no_server_is_told_with_the_remedy(quadrant: Quadrant) -> None:

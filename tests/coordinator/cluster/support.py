@@ -19,7 +19,7 @@ def asking(
     )
 
 
-def told(reports: Reports) -> list[tuple[str, str, str]]:
+def report_rows(reports: Reports) -> list[tuple[str, str, str]]:
     """(kind, task, node) of each report."""
     columns = zip(reports.kinds, reports.tasks, reports.nodes, strict=True)
     return [(Report(kind).name, task, node) for kind, task, node in columns]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coordinator.cluster.protocol import BindAnswer, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.faulty import Faults, FaultyCluster, parse_faults
-from tests.coordinator.cluster.support import asking, told
+from tests.coordinator.cluster.support import asking, report_rows
 from tests.examples import examples
 
 
@@ -21,7 +21,7 @@ def test_refused_tasks_are_not_bound_and_the_history_knows() -> None:
     cluster = faulty(refuse=1.0)
     assert cluster.bind(asking({"1.0": "n0"}), 0.0).answers == [BindAnswer.REFUSED]
     cluster.advance(0.0)
-    assert told(cluster.reports(0)) == []
+    assert report_rows(cluster.reports(0)) == []
     assert [(e.kind, e.answers) for e in cluster.drain()] == [("bind", ["REFUSED"])]
 
 
@@ -105,7 +105,7 @@ def test_asking_until_answered_binds_everything_once(
             if answer in (BindAnswer.OK, BindAnswer.ALREADY):
                 del open_tasks[task]
     cluster.advance(5.0)
-    observed = told(cluster.reports(0))
+    observed = report_rows(cluster.reports(0))
     first = list(dict.fromkeys(observed))
     assert len(first) == 24
     taken = [

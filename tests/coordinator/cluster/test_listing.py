@@ -17,8 +17,8 @@ from tests.coordinator.cluster.test_server import client, process
 P = Phase
 
 
-def told(found: Listed) -> dict[str, tuple[str, Phase]]:
-    rows = zip(found.tasks, found.nodes, found.phases, strict=True)
+def rows_by_task(listing: Listed) -> dict[str, tuple[str, Phase]]:
+    rows = zip(listing.tasks, listing.nodes, listing.phases, strict=True)
     return {task: (node, Phase(phase)) for task, node, phase in rows}
 
 
@@ -26,17 +26,17 @@ def test_a_listing_has_running_tasks_and_unacknowledged_ends() -> None:
     cluster = LocalCluster(grace=1.0)
     cluster.bind(asking({"1.0": "n0", "1.1": "n1", "2.0": "n2"}), 0.0)
     cluster.delete(["1.1", "2.0", "9.9"], 1.0)
-    assert told(cluster.listing("")) == {
+    assert rows_by_task(cluster.listing("")) == {
         "1.0": ("n0", P.RUNNING),
         "1.1": ("n1", P.RELEASING),
         "2.0": ("n2", P.RELEASING),
     }
     cluster.advance(3.0)
-    assert told(cluster.listing(""))["1.1"] == ("n1", P.FAILED)
+    assert rows_by_task(cluster.listing(""))["1.1"] == ("n1", P.FAILED)
     last = cluster.reports(0).last
     cluster.reports(last)
-    assert told(cluster.listing("")) == {"1.0": ("n0", P.RUNNING)}
-    assert told(cluster.look(["1.0", "1.1", "9.9", "7.7"])) == {
+    assert rows_by_task(cluster.listing("")) == {"1.0": ("n0", P.RUNNING)}
+    assert rows_by_task(cluster.look(["1.0", "1.1", "9.9", "7.7"])) == {
         "1.0": ("n0", P.RUNNING),
         "1.1": ("", P.FAILED),
         "9.9": ("", P.UNKNOWN),
@@ -76,7 +76,7 @@ def test_a_lost_task_is_gone_without_a_word_and_cannot_be_bound_again() -> None:
     cluster.lose(["1.0", "1.1"], 2.0)
     cluster.advance(99.0)
     assert cluster.reports(0).last == before
-    assert told(cluster.listing("")) == {}
+    assert rows_by_task(cluster.listing("")) == {}
     assert cluster.bind(asking({"1.0": "n0"}), 99.0).answers == [BindAnswer.GONE]
     assert cluster.drain()[-2].kind == "lost"
 
@@ -133,11 +133,11 @@ async def test_over_the_socket(short_dir: Path) -> None:
     with process(short_dir):
         async with client(short_dir) as cluster:
             await cluster.bind(asking({"1.0": "n0", "1.1": "n1"}))
-            assert told(await cluster.listing("")) == {
+            assert rows_by_task(await cluster.listing("")) == {
                 "1.0": ("n0", P.RUNNING),
                 "1.1": ("n1", P.RUNNING),
             }
-            assert told(await cluster.look(["1.1", "5.5"])) == {
+            assert rows_by_task(await cluster.look(["1.1", "5.5"])) == {
                 "1.1": ("n1", P.RUNNING),
                 "5.5": ("", P.UNKNOWN),
             }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coordinator.cluster.protocol import BindAnswer, BindRequests, Report
 from coordinator.cluster.simulated.cluster import LocalCluster
-from tests.coordinator.cluster.support import asking, told
+from tests.coordinator.cluster.support import asking, report_rows
 
 
 def test_a_pod_starts_runs_releases_and_succeeds() -> None:
@@ -17,15 +17,15 @@ def test_a_pod_starts_runs_releases_and_succeeds() -> None:
     assert answers.answers == [BindAnswer.OK]
     assert answers.where == ["n0"]
     cluster.advance(100.0)
-    assert told(cluster.reports(0)) == [("STARTED", "1.0", "n0")]
+    assert report_rows(cluster.reports(0)) == [("STARTED", "1.0", "n0")]
     assert cluster.next_due() == 102.0
     cluster.advance(101.999)
-    assert told(cluster.reports(1)) == []
+    assert report_rows(cluster.reports(1)) == []
     cluster.advance(102.0)
-    assert told(cluster.reports(1)) == [("RELEASING", "1.0", "n0")]
+    assert report_rows(cluster.reports(1)) == [("RELEASING", "1.0", "n0")]
     assert cluster.next_due() == 102.5  # grace is not divided by the speedup
     cluster.advance(102.5)
-    assert told(cluster.reports(2)) == [("SUCCEEDED", "1.0", "n0")]
+    assert report_rows(cluster.reports(2)) == [("SUCCEEDED", "1.0", "n0")]
     assert cluster.next_due() is None
 
 
@@ -34,7 +34,7 @@ def test_a_late_look_finds_everything_in_order() -> None:
     cluster.bind(asking({"1.0": "n0"}, duration=1), 0.0)
     cluster.bind(asking({"2.0": "n1"}, duration=50), 0.0)
     cluster.advance(10.0)
-    assert [kind for kind, task, _ in told(cluster.reports(0)) if task == "1.0"] == [
+    assert [kind for kind, task, _ in report_rows(cluster.reports(0)) if task == "1.0"] == [
         "STARTED",
         "RELEASING",
         "SUCCEEDED",
@@ -46,11 +46,11 @@ def test_without_duration_a_pod_runs_until_it_is_deleted() -> None:
     cluster = LocalCluster(grace=0.5)
     cluster.bind(asking({"1.0": "n0"}, duration=None), 0.0)
     cluster.advance(1e9)
-    assert told(cluster.reports(0)) == [("STARTED", "1.0", "n0")]
+    assert report_rows(cluster.reports(0)) == [("STARTED", "1.0", "n0")]
     cluster.delete(["1.0"], 1e9)
-    assert told(cluster.reports(1)) == [("RELEASING", "1.0", "n0")]
+    assert report_rows(cluster.reports(1)) == [("RELEASING", "1.0", "n0")]
     cluster.advance(1e9 + 0.5)
-    assert told(cluster.reports(2)) == [("FAILED", "1.0", "n0")]
+    assert report_rows(cluster.reports(2)) == [("FAILED", "1.0", "n0")]
 
 
 def test_asking_again_tells_where_the_task_is() -> None:
@@ -86,7 +86,7 @@ def test_a_bind_after_the_deletion_is_answered_gone() -> None:
     cluster = LocalCluster()
     assert cluster.delete(["1.0"], 0.0) == ["1.0"]
     assert cluster.bind(asking({"1.0": "n0"}), 1.0).answers == [BindAnswer.GONE]
-    assert told(cluster.reports(0)) == []
+    assert report_rows(cluster.reports(0)) == []
     assert cluster.delete(["1.0"], 2.0) == ["1.0"]  # the first answer may have been lost
 
 
@@ -108,7 +108,7 @@ def test_deleting_what_already_leaves_changes_nothing() -> None:
     cluster.advance(1.5)
     cluster.delete(["1.0"], 1.5)
     cluster.advance(9.0)
-    kinds = [kind for kind, _, _ in told(cluster.reports(0))]
+    kinds = [kind for kind, _, _ in report_rows(cluster.reports(0))]
     assert kinds == ["STARTED", "RELEASING", "SUCCEEDED"]
 
 
@@ -129,7 +129,7 @@ def test_a_report_number_of_another_run_acknowledges_nothing() -> None:
     cluster = LocalCluster()
     cluster.bind(asking({"1.0": "n0"}, duration=None), 0.0)
     cluster.advance(0.0)
-    assert told(cluster.reports(999)) == [("STARTED", "1.0", "n0")]
+    assert report_rows(cluster.reports(999)) == [("STARTED", "1.0", "n0")]
 
 
 def test_columns_of_different_length_change_nothing() -> None:
@@ -197,7 +197,7 @@ def test_every_bound_task_starts_and_ends_once_on_its_node(
     def read(limit: int) -> int:
         reports = cluster.reports(after, limit=limit)
         assert reports.last == after + len(reports.tasks)
-        for kind, task, node in told(reports):
+        for kind, task, node in report_rows(reports):
             assert bound[task] == node
             story.setdefault(task, []).append(kind)
         return reports.last

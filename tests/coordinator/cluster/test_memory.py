@@ -43,7 +43,7 @@ def killed(cluster: LocalCluster, path: Path) -> LocalCluster:
     return after
 
 
-def told(cluster: LocalCluster, after: int) -> list[tuple[Report, str]]:
+def report_kinds(cluster: LocalCluster, after: int) -> list[tuple[Report, str]]:
     reports = cluster.reports(after)
     return [(Report(kind), task) for kind, task in zip(reports.kinds, reports.tasks, strict=True)]
 
@@ -57,11 +57,11 @@ def test_running_tasks_survive_a_restart_and_end_on_time(tmp_path: Path) -> None
     observed = cluster.reports(0).last
     again = killed(cluster, tmp_path / "h")
     assert again.bind(asking("1.0"), 10.5).answers == [BindAnswer.ALREADY]
-    assert told(again, observed) == []
+    assert report_kinds(again, observed) == []
     again.advance(11.0)
-    assert told(again, observed) == [(Report.RELEASING, "1.0"), (Report.RELEASING, "1.2")]
+    assert report_kinds(again, observed) == [(Report.RELEASING, "1.0"), (Report.RELEASING, "1.2")]
     again.advance(20.0)
-    ended = told(again, observed)[2:]
+    ended = report_kinds(again, observed)[2:]
     assert sorted(ended) == [(Report.SUCCEEDED, "1.0"), (Report.FAILED, "1.2")]
     assert again.holds("1.1")
     assert not again.holds("1.0")
@@ -73,7 +73,7 @@ def test_numbers_of_reports_go_on_and_nothing_unheard_is_lost(tmp_path: Path) ->
     cluster.advance(5.0)
     first = cluster.reports(0, 3)
     again = killed(cluster, tmp_path / "h")
-    assert told(again, first.last) == told(cluster, first.last)
+    assert report_kinds(again, first.last) == report_kinds(cluster, first.last)
     assert again.reports(first.last).last == 6
 
 
@@ -115,7 +115,7 @@ def test_a_killed_one_says_what_one_says_that_lived_on(tmp_path: Path, seed: int
     died = killed(died, path)
     lived.advance(now + 10.0)
     died.advance(now + 10.0)
-    assert sorted(told(lived, 0)) == sorted(told(died, 0))
+    assert sorted(report_kinds(lived, 0)) == sorted(report_kinds(died, 0))
 
 
 def test_no_history_is_nothing_to_remember(tmp_path: Path) -> None:

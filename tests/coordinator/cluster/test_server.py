@@ -26,7 +26,7 @@ from shared.ledger.entries.intake_batch import IntakeBatch, PutObject
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.cluster.support import asking, told
+from tests.coordinator.cluster.support import asking, report_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -49,7 +49,7 @@ def process(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @asynccontextmanager
-async def asked(folder: Path, *, timeout: float = PATIENCE) -> AsyncIterator[SocketCluster]:
+async def socket_client(folder: Path, *, timeout: float = PATIENCE) -> AsyncIterator[SocketCluster]:
     """A client of whatever is, or is not, at the socket."""
     cluster = SocketCluster(str(folder / "c.sock"), timeout=timeout)
     try:
@@ -61,7 +61,7 @@ async def asked(folder: Path, *, timeout: float = PATIENCE) -> AsyncIterator[Soc
 @asynccontextmanager
 async def client(folder: Path, *, timeout: float = PATIENCE) -> AsyncIterator[SocketCluster]:
     """One that is answered."""
-    async with asked(folder, timeout=timeout) as cluster:
+    async with socket_client(folder, timeout=timeout) as cluster:
         await cluster.ready(within=PATIENCE)
         yield cluster
 
@@ -77,7 +77,7 @@ async def ended(cluster: SocketCluster, count: int, after: int = 0) -> list[tupl
         while sum(kind in ("SUCCEEDED", "FAILED") for kind, _, _ in observed) < count:
             reports = await cluster.reports(after=after, wait=1.0)
             after = reports.last
-            observed += told(reports)
+            observed += report_rows(reports)
     return observed
 
 
@@ -151,7 +151,7 @@ async def test_waiting_for_reports_ends_with_the_first_one(short_dir: Path) -> N
             await asyncio.sleep(0.05)
             await cluster.bind(asking({"1.0": "n0"}))  # answered while the other waits
             async with asyncio.timeout(PATIENCE):
-                assert told(await waiting) == [("STARTED", "1.0", "n0")]
+                assert report_rows(await waiting) == [("STARTED", "1.0", "n0")]
             nothing = await cluster.reports(after=1, wait=0.05)
             assert (nothing.last, nothing.tasks) == (1, [])
 
@@ -175,7 +175,7 @@ async def test_delete(short_dir: Path) -> None:
 
 
 async def test_no_process_no_answer_then_connected_again(short_dir: Path) -> None:
-    async with asked(short_dir) as cluster:
+    async with socket_client(short_dir) as cluster:
         with pytest.raises(ClusterTimeout, match=r"c\.sock"):
             await cluster.bind(asking({"1.0": "n0"}))
         with process(short_dir) as child:
@@ -229,7 +229,9 @@ async def test_silence_of_the_cluster_is_a_timeout(short_dir: Path) -> None:
         async with client(short_dir, timeout=0.5) as cluster:
             with pytest.raises(ClusterTimeout):
                 await cluster.bind(asking({"1.0": "n0"}))
-            assert told(await cluster.reports(after=0, wait=30.0)) == [("STARTED", "1.0", "n0")]
+            assert report_rows(await cluster.reports(after=0, wait=30.0)) == [
+                ("STARTED", "1.0", "n0")
+            ]
 
 
 @pytest.mark.all
@@ -350,7 +352,7 @@ async def test_a_history_that_cannot_be_written_stops_everything(short_dir: Path
     sink = _Sink(OSError(28, "No space left on device"))
     async with (
         hosted(short_dir, LocalCluster(), sink) as running,
-        asked(short_dir, timeout=0.3) as cluster,
+        socket_client(short_dir, timeout=0.3) as cluster,
     ):
         with pytest.raises(ClusterTimeout):  # what is not written down is not answered
             await cluster.bind(asking({"1.0": "n0"}))
@@ -359,7 +361,7 @@ async def test_a_history_that_cannot_be_written_stops_everything(short_dir: Path
 
 
 async def test_wrong_requests_are_answered_by_an_error(short_dir: Path) -> None:
-    async with hosted(short_dir, LocalCluster(), _Sink()), asked(short_dir) as cluster:
+    async with hosted(short_dir, LocalCluster(), _Sink()), socket_client(short_dir) as cluster:
         request = asking({"1.0": "n0"})
         request.nodes.append("n1")
         with pytest.raises(ClusterError, match="differ in length"):

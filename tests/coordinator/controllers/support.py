@@ -64,25 +64,25 @@ async def submit(service: Running, *items: Item) -> list[str]:
     return [notice.message for notice in admission.notices]
 
 
-def shown(service: Running, name: str) -> Item | None:
+def job_object(service: Running, name: str) -> Item | None:
     return service.service.objects.get(JOB, "ns", name)
 
 
 def status(service: Running, name: str) -> Item:
-    shown_object = shown(service, name)
+    shown_object = job_object(service, name)
     assert shown_object is not None, f"Job {name} is gone"
     value: Item = shown_object["status"]
     return value
 
 
-async def phase(service: Running, name: str, wanted: str, within: float = PATIENCE) -> Item:
+async def phase(service: Running, name: str, expected: str, within: float = PATIENCE) -> Item:
     """Wait until a Job has this phase; its status."""
-    await service.until(lambda _: status(service, name)["state"]["phase"] == wanted, within)
+    await service.until(lambda _: status(service, name)["state"]["phase"] == expected, within)
     return status(service, name)
 
 
 async def gone(service: Running, name: str) -> None:
-    await service.until(lambda _: shown(service, name) is None)
+    await service.until(lambda _: job_object(service, name) is None)
 
 
 async def ledger_of(service: Running) -> Snapshot:

@@ -27,7 +27,9 @@ def policy(event: str, action: str, **spec: Any) -> Item:
     return job("j", task("a", 4, policies=[when(event, action)]), task("b", 2), **spec)
 
 
-def asked(event: str, action: str, standing: Standing, **kept: Any) -> dict[int, int] | None:
+def demanded_incarnations(
+    event: str, action: str, standing: Standing, **kept: Any
+) -> dict[int, int] | None:
     """The incarnations that the document is to demand; None: nothing is asked."""
     _, actions = controller(policy(event, action, maxRetry=5), standing, **kept)
     if not actions:
@@ -48,7 +50,7 @@ def in_parts(words: str) -> Standing:
 
 
 @pytest.mark.parametrize(
-    ("event", "action", "words", "wanted"),
+    ("event", "action", "words", "expected"),
     [
         ("PodFailed", "RestartPod", "a=rfrf b=rr", {1: 1, 3: 1}),
         ("PodFailed", "RestartPod", "a=rrrr b=rf", None),
@@ -61,19 +63,25 @@ def in_parts(words: str) -> Standing:
     ],
 )
 def test_an_action_restarts_these_tasks(
-    event: str, action: str, words: str, wanted: dict[int, int] | None
+    event: str, action: str, words: str, expected: dict[int, int] | None
 ) -> None:
     standing = Standing(words)
     standing.evicted = {t for t, s in enumerate(standing.states) if s == TaskState.RELEASING}
-    answer = asked(event, action, standing)
+    answer = demanded_incarnations(event, action, standing)
     assert answer == (
-        wanted and {tix: incarnation for tix, incarnation in wanted.items() if incarnation}
+        expected and {tix: incarnation for tix, incarnation in expected.items() if incarnation}
     )
 
 
 def test_a_partition_is_that_of_the_pod_that_failed() -> None:
-    assert asked("PodFailed", "RestartPartition", in_parts("a=rf a=rr b=rr")) == {0: 1, 1: 1}
-    assert asked("PodFailed", "RestartPartition", in_parts("a=rr a=fr b=rr")) == {2: 1, 3: 1}
+    assert demanded_incarnations("PodFailed", "RestartPartition", in_parts("a=rf a=rr b=rr")) == {
+        0: 1,
+        1: 1,
+    }
+    assert demanded_incarnations("PodFailed", "RestartPartition", in_parts("a=rr a=fr b=rr")) == {
+        2: 1,
+        3: 1,
+    }
 
 
 def test_an_eviction_is_answered_once() -> None:
@@ -81,15 +89,25 @@ def test_an_eviction_is_answered_once() -> None:
     standing = Standing("a=r.rr b=rr")
     standing.incarnations[1] = 1
     expected = {0: 1, 1: 1, 2: 1, 3: 1}
-    assert asked("PodEvicted", "RestartTask", standing) == expected
+    assert demanded_incarnations("PodEvicted", "RestartTask", standing) == expected
     standing.incarnations |= expected
     standing.states[1] = TaskState.RUNNING
     kept = {"retryCount": 1, "incarnations": {str(t): n for t, n in expected.items()}}
-    assert asked("PodEvicted", "RestartTask", standing, **kept) is None
+    assert demanded_incarnations("PodEvicted", "RestartTask", standing, **kept) is None
     standing.incarnations[2] = 2
     standing.states[2] = TaskState.PENDING
-    assert asked("PodEvicted", "RestartTask", standing, **kept) == {0: 2, 1: 2, 2: 2, 3: 2}
-    assert asked("PodEvicted", "RestartPod", standing, **kept) == {0: 1, 1: 1, 2: 2, 3: 1}
+    assert demanded_incarnations("PodEvicted", "RestartTask", standing, **kept) == {
+        0: 2,
+        1: 2,
+        2: 2,
+        3: 2,
+    }
+    assert demanded_incarnations("PodEvicted", "RestartPod", standing, **kept) == {
+        0: 1,
+        1: 1,
+        2: 2,
+        3: 1,
+    }
 
 
 def begun(standing: Standing, **kept: Any) -> tuple[JobController, list[Action]]:

@@ -73,7 +73,7 @@ async def test_a_pod_that_failed_begins_anew_and_the_others_run_on(
         assert [cluster.times(name) for name in ("0.0", "0.1", "0.2")] == [1, 2, 1]
         record = (await ledger_of(service)).tasks[0][1]
         assert (record.state, record.incarnation) == (TaskState.RUNNING, 1)
-        assert "Restarting" in told(service, "j")
+        assert "Restarting" in event_reasons(service, "j")
         service.service.core.validate()
 
 
@@ -124,7 +124,7 @@ async def test_a_partition_begins_anew(tmp_path: Path, redis_url: str) -> None:
         assert [cluster.times(f"0.{tix}") for tix in range(4)] == [1, 1, 2, 2]
 
 
-def told(service: Running, name: str) -> set[str]:
+def event_reasons(service: Running, name: str) -> set[str]:
     return {
         each.happening.reason
         for each in service.service.objects.cluster_events

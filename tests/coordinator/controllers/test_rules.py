@@ -136,7 +136,7 @@ def test_only_what_happened_and_has_a_policy_is_acted_on(
 
 
 @pytest.mark.parametrize(
-    ("iteration", "words", "wanted"),
+    ("iteration", "words", "expected"),
     [
         ("all", "a=rr b=.", []),
         ("all", "a=rr b=r", ["c"]),
@@ -151,12 +151,12 @@ def test_only_what_happened_and_has_a_policy_is_acted_on(
     ],
 )
 def test_a_role_begins_when_those_it_waits_for_run(
-    iteration: str, words: str, wanted: list[str]
+    iteration: str, words: str, expected: list[str]
 ) -> None:
     after = task("c", 1, after=["a", "b"], iteration=iteration)
     standing = Standing(words)
     body = job("j", after, task("a", 2), task("b"))
-    assert may_begin(rules(body), standing.job, standing.states) == wanted
+    assert may_begin(rules(body), standing.job, standing.states) == expected
 
 
 def test_a_chain_begins_one_by_one_and_a_minimum_is_enough() -> None:
@@ -276,7 +276,7 @@ def test_a_volume_of_a_job_is_one_of_each_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "minimum", "wanted"),
+    ("words", "minimum", "expected"),
     [
         ("a=sr", 1, None),
         ("a=ss", 2, "Completed"),
@@ -285,9 +285,9 @@ def test_a_volume_of_a_job_is_one_of_each_pod() -> None:
         ("a=ff", 1, "Failed"),
     ],
 )
-def test_without_policy_its_minimum_decides(words: str, minimum: int, wanted: str | None) -> None:
+def test_without_policy_its_minimum_decides(words: str, minimum: int, expected: str | None) -> None:
     standing = Standing(words, minimum)
-    assert outcome(standing.job, standing.states) == wanted
+    assert outcome(standing.job, standing.states) == expected
 
 
 # --- the controller -------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from tests.builders.objects import node, pod
 from tests.coordinator.controllers.support import (
     gone,
     job,
+    job_object,
     ledger_of,
     phase,
-    shown,
     status,
     submit,
     task,
@@ -52,7 +52,7 @@ async def test_another_incarnation_may_end_well(tmp_path: Path, redis_url: str) 
         before = pods(service)
         ended = await phase(service, "j", "Completed")
         assert (ended["retryCount"], ended["succeeded"], ended["failed"]) == (1, 2, 0)
-        assert told(service, "j") >= {"Restarting", "Restarted"}
+        assert event_reasons(service, "j") >= {"Restarting", "Restarted"}
         after = pods(service)
         assert before.keys() == after.keys() == {"j-w-0", "j-w-1"}
         assert set(before.values()).isdisjoint(after.values())
@@ -97,7 +97,7 @@ async def test_the_same_again_changes_nothing_and_another_is_refused(
         (refusal,) = (await writer(service).submit([other])).refused
         assert "delete it first" in refusal.message
         await delete(service, "j")
-        assert shown(service, "j") is None
+        assert job_object(service, "j") is None
         await submit(service, other)
         assert status(service, "j")["retryCount"] == 0
 
@@ -170,8 +170,8 @@ async def test_a_job_whose_pods_names_are_taken_meanwhile_does_not_begin_anew(
         await submit(service, pod("j-then-0"))
         await submit(service, node())
         # Its only pod has failed for a moment before its policy is carried out.
-        await service.until(lambda _: told(service, "j") >= {"Restarting", "Failed"})
-        assert "Restarted" not in told(service, "j")
+        await service.until(lambda _: event_reasons(service, "j") >= {"Restarting", "Failed"})
+        assert "Restarted" not in event_reasons(service, "j")
         ended = await phase(service, "j", "Failed")
         assert "pod ns/j-then-0 exists" in ended["state"]["message"]
         assert ended["retryCount"] == 1
@@ -260,7 +260,7 @@ def pods(service: Running) -> dict[str, str]:
     return {metadata["name"]: metadata["uid"] for metadata in shown_pods}
 
 
-def told(service: Running, name: str) -> set[str]:
+def event_reasons(service: Running, name: str) -> set[str]:
     """Reasons of the events of a Job and of its PodGroup."""
     events = service.service.objects.list(EVENT, namespace="ns", limit=None).items
     shown_events = [entry.object() for entry in events]

@@ -55,8 +55,8 @@ def claim(name: str, request: int = 5, **fields: Any) -> VolumeClaim:
     return VolumeClaim("ns", name, request=request, **{"storage_class": "late"} | fields)
 
 
-def chosen(made: ClusterObjects, *claims: str, others: tuple[ClaimBinding, ...] = ()) -> Any:
-    bindings, why = choose(made, [f"ns/{name}" for name in claims], NODE, others=others)
+def chosen(objects: ClusterObjects, *claims: str, others: tuple[ClaimBinding, ...] = ()) -> Any:
+    bindings, why = choose(objects, [f"ns/{name}" for name in claims], NODE, others=others)
     return why or {binding.claim: binding.volume for binding in bindings}
 
 

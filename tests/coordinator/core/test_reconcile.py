@@ -57,17 +57,17 @@ def listed(*rows: tuple[str, str, Phase], uid: str | None = None) -> Listed:
     )
 
 
-def look(core: Coordinator, found: Listed, asked: Listed | None = None) -> ReconcilePass:
+def look(core: Coordinator, listing: Listed, asked: Listed | None = None) -> ReconcilePass:
     reconcile_pass = ReconcilePass(core)
-    reconcile_pass.take(found)
+    reconcile_pass.take(listing)
     reconcile_pass.take_missing(asked or listed())
     return reconcile_pass
 
 
-def twice(core: Coordinator, found: Listed, asked: Listed | None = None) -> ReconcileRepairs:
+def twice(core: Coordinator, listing: Listed, lookup: Listed | None = None) -> ReconcileRepairs:
     reconciler = Reconciler(core)
-    assert not reconciler.judge(look(core, found, asked)).counts  # seen once is nothing
-    return reconciler.judge(look(core, found, asked))
+    assert not reconciler.judge(look(core, listing, lookup)).counts  # seen once is nothing
+    return reconciler.judge(look(core, listing, lookup))
 
 
 def test_where_both_agree_nothing_is_to_be_done() -> None:

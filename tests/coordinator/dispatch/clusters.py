@@ -37,9 +37,9 @@ def cut_of(
     )
 
 
-def owners_of(found: Cut) -> dict[int, int]:
+def owners_of(cut: Cut) -> dict[int, int]:
     """Row -> shard."""
-    owners = enumerate(found.owners().tolist())
+    owners = enumerate(cut.owners().tolist())
     return {row: shard for row, shard in owners if shard != NOBODY}
 
 

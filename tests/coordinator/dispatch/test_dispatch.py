@@ -32,8 +32,8 @@ def dispatcher(shards: int = 2, **options: int) -> Dispatcher:
     return new_dispatcher
 
 
-def homes(made: Dispatcher) -> dict[int, int]:
-    return {t.jid: send.shard for send in made.send() for t in send.turns}
+def homes(dispatcher: Dispatcher) -> dict[int, int]:
+    return {t.jid: send.shard for send in dispatcher.send() for t in send.turns}
 
 
 def test_least_outstanding_work_goes_first() -> None:

@@ -48,11 +48,11 @@ class HandoverStage:
         partition = self.core.repartition(now)
         return None if partition is None else self.store(partition)
 
-    def store(self, found: Repartition) -> PutPartition:
-        self.puts.append(found.put)
+    def store(self, repartition: Repartition) -> PutPartition:
+        self.puts.append(repartition.put)
         self.log += 1
         self.core.partition_stored(f"{self.log}-0")
-        return found.put
+        return repartition.put
 
     def step(self, now: float = 0.0) -> list[PutPartition]:
         stored = []

@@ -18,9 +18,9 @@ def fresh(count: int, shards: int, *, domains: tuple[list[int], ...] = ()) -> Cu
     return cut_of([8] * count, {}, shards=shards, domains=domains)
 
 
-def sizes(found: Cut) -> list[int]:
-    owners = list(owners_of(found).values())
-    return [owners.count(shard) for shard in range(len(found.totals))]
+def sizes(cut: Cut) -> list[int]:
+    owners = list(owners_of(cut).values())
+    return [owners.count(shard) for shard in range(len(cut.totals))]
 
 
 @given(count=st.integers(1, 60), shards=st.integers(1, 7))

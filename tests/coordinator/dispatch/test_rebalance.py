@@ -30,13 +30,13 @@ def cut_of(*sizes: int) -> Cut:
     return clusters.cut_of([8] * len(previous), previous, shards=len(sizes))
 
 
-def run(rebalancer: Rebalancer, found: Cut, *busy: int, now: float = 0.0) -> int:
+def run(rebalancer: Rebalancer, cut: Cut, *busy: int, now: float = 0.0) -> int:
     """``busy``: rows; row 0 where none is said."""
 
     def mask() -> NDArray[np.bool_]:
-        return rows(*(busy or (0,)), of=len(found.unit))
+        return rows(*(busy or (0,)), of=len(cut.unit))
 
-    return rebalancer.even_out(found, busy=mask, now=now)
+    return rebalancer.even_out(cut, busy=mask, now=now)
 
 
 def test_it_moves_only_as_many_as_balance_needs() -> None:

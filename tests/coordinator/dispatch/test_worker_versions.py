@@ -17,8 +17,8 @@ from shard_worker.worker.worker_version import WorkerVersion
 OWN = WorkerVersion("1.1", 6, "abc")
 
 
-def introduced(said: bytes) -> Introduction:
-    return Introduction(said, "f00d", "10.0.0.7")
+def introduced(data: bytes) -> Introduction:
+    return Introduction(data, "f00d", "10.0.0.7")
 
 
 def test_equal_schema_and_wire_are_used_whatever_the_version_is() -> None:
@@ -27,7 +27,7 @@ def test_equal_schema_and_wire_are_used_whatever_the_version_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "theirs"),
+    ("data", "theirs"),
     [
         (WorkerVersion("1.1", 6, "abd").encode(), "version 1.1 (schema 6, wire abd)"),
         (WorkerVersion("1.0", 5, "abc").encode(), "version 1.0 (schema 5, wire abc)"),
@@ -35,8 +35,8 @@ def test_equal_schema_and_wire_are_used_whatever_the_version_is() -> None:
         (b"nonsense", "a version that cannot tell which it is"),
     ],
 )
-def test_another_one_is_refused_in_one_sentence(said: bytes, theirs: str) -> None:
-    assert refusal(OWN, introduced(said)) == (
+def test_another_one_is_refused_in_one_sentence(data: bytes, theirs: str) -> None:
+    assert refusal(OWN, introduced(data)) == (
         f"the worker on Ray node 10.0.0.7 is {theirs}, and this coordinator is version 1.1 "
         "(schema 6, wire abc): replace that Ray node by one of the coordinator's image "
         "(Ray's id of it: f00d)"

@@ -19,8 +19,8 @@ from tests.coordinator.explain.cluster import (
 from tests.end_to_end.one_process.harness import running, submit
 
 
-def adds_up(told: Item) -> None:
-    nodes = told["nodes"]
+def adds_up(answer: Item) -> None:
+    nodes = answer["nodes"]
     assert sum(check["count"] for check in nodes["first"]) + nodes["fits"] == nodes["total"]
 
 

@@ -45,8 +45,8 @@ async def planned(service: Running, *items: Item) -> Item:
     return report
 
 
-def one(told: Item) -> Item:
-    (job,) = told["jobs"]
+def one(answer: Item) -> Item:
+    (job,) = answer["jobs"]
     result: Item = job
     return result
 

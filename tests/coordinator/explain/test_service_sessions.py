@@ -27,9 +27,9 @@ tiers:
 """
 
 
-def close(made: Item, tier: int) -> Item:
-    made["spec"]["networkTopology"] = {"mode": "hard", "highestTierAllowed": tier}
-    return made
+def close(item: Item, tier: int) -> Item:
+    item["spec"]["networkTopology"] = {"mode": "hard", "highestTierAllowed": tier}
+    return item
 
 
 async def words(service: Running, name: str) -> dict[str, Any]:

@@ -154,5 +154,5 @@ def same(a: Registry, b: Registry) -> bool:
     )
 
 
-def members(found: Job) -> list[str]:
-    return [found.pod_name(tix) for tix in range(found.tasks)]
+def members(job: Job) -> list[str]:
+    return [job.pod_name(tix) for tix in range(job.tasks)]

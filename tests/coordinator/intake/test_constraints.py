@@ -27,7 +27,7 @@ def anti(**more: Any) -> dict[str, Any]:
     return {"podAntiAffinity": {REQUIRED: [term(**more)]}}
 
 
-def asked(obj: dict[str, Any]) -> Constraints | None:
+def constraints_of(obj: dict[str, Any]) -> Constraints | None:
     parsed = parse(obj)
     assert isinstance(parsed, PodManifest), parsed
     return parsed.template.constraints
@@ -42,7 +42,7 @@ def labelled(obj: dict[str, Any], **labels: str) -> dict[str, Any]:
 
 def test_a_pod_that_asks_for_nothing_more_has_no_constraints() -> None:
     for obj in (pod(), pod(affinity={}), pod(volumes=[{"name": "v", "emptyDir": {}}])):
-        assert asked(obj) is None
+        assert constraints_of(obj) is None
 
 
 def test_terms_of_all_four_sorts() -> None:
@@ -52,7 +52,7 @@ def test_terms_of_all_four_sorts() -> None:
         "podAffinity": {REQUIRED: [term(labelSelector=selector)], PREFERRED: [wish]},
         "podAntiAffinity": {REQUIRED: [term(namespaces=["z", "a"])], PREFERRED: [wish]},
     }
-    answer = asked(pod(affinity=sides))
+    answer = constraints_of(pod(affinity=sides))
     assert answer is not None
     both = (Requirement("a", "Exists", ()), Requirement("b", "In", ("2",)))
     assert answer.pod_terms == (
@@ -66,7 +66,7 @@ def test_terms_of_all_four_sorts() -> None:
 
 def test_namespaces_are_selected_by_name() -> None:
     name = "kubernetes.io/metadata.name"
-    answer = asked(pod(affinity=anti(namespaceSelector={"matchLabels": {name: "b"}})))
+    answer = constraints_of(pod(affinity=anti(namespaceSelector={"matchLabels": {name: "b"}})))
     assert answer is not None
     assert answer.pod_terms[0].namespaces == ("b",)
 
@@ -76,14 +76,14 @@ def test_label_keys_take_their_values_from_the_pod() -> None:
     keys = anti(labelSelector={}, matchLabelKeys=["app", "none"], mismatchLabelKeys=["tenant"])
     spread = {"maxSkew": 1, "topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["app"]}
     spec: dict[str, Any] = {"affinity": keys, "topologySpreadConstraints": [spread]}
-    a, b = (asked(labelled(pod(**spec), app=app, tenant="t")) for app in "ab")
+    a, b = (constraints_of(labelled(pod(**spec), app=app, tenant="t")) for app in "ab")
     assert a is not None
     assert b is not None
     app = Requirement("app", "In", ("a",))
     assert a.pod_terms[0].selector == (app, Requirement("tenant", "NotIn", ("t",)))
     assert a.spreads[0].selector == (app,)
     assert a != b
-    bare = asked(pod(**spec))
+    bare = constraints_of(pod(**spec))
     assert bare is not None
     assert bare.pod_terms[0].selector == ()
     same = [parse(labelled(pod(name, **spec), app="a", tenant="t")) for name in "pq"]
@@ -94,7 +94,7 @@ def test_spreads() -> None:
     hard = {"maxSkew": 2, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3}
     soft = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}
     soft |= {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "labelSelector": {}}
-    answer = asked(pod(topologySpreadConstraints=[hard, soft]))
+    answer = constraints_of(pod(topologySpreadConstraints=[hard, soft]))
     assert answer is not None
     assert answer.spreads == (
         Spread("z", 2, True, None, 3),
@@ -108,7 +108,7 @@ def test_preferred_nodes() -> None:
         {"weight": 5, "preference": {"matchExpressions": [expression]}},
         {"weight": 1, "preference": {}},
     ]
-    answer = asked(pod(affinity={"nodeAffinity": {PREFERRED: wishes}}))
+    answer = constraints_of(pod(affinity={"nodeAffinity": {PREFERRED: wishes}}))
     assert answer is not None
     assert answer.preferred_nodes == ((5, (Requirement("a", "In", ("x",)),)),)
 
@@ -125,7 +125,7 @@ def test_volumes_and_claims() -> None:
         ],
         "containers": [container() | {"resources": {"claims": [{"name": "gpu", "request": "r"}]}}],
     }
-    assert asked(pod(**spec)) == Constraints(
+    assert constraints_of(pod(**spec)) == Constraints(
         volumes=("a", "z"), claims=("c",), claim_templates=("t",)
     )
 
@@ -133,9 +133,9 @@ def test_volumes_and_claims() -> None:
 def test_claims_made_from_templates_are_named_once_they_are_there() -> None:
     obj = pod(resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
     obj["status"] = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "p-own-x"}]}
-    assert asked(obj) == Constraints(claims=("p-own-x",))
+    assert constraints_of(obj) == Constraints(claims=("p-own-x",))
     obj["status"] = {"resourceClaimStatuses": [{"name": "own"}]}
-    assert asked(obj) == Constraints(claim_templates=("t",))
+    assert constraints_of(obj) == Constraints(claim_templates=("t",))
 
 
 MISTAKES = [

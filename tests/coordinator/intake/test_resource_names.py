@@ -70,7 +70,7 @@ def test_pods_may_name_so_many_that_no_node_offers_and_nodes_all_that_are_left()
 
 
 @pytest.mark.parametrize(
-    "made,field",
+    "item,field",
     [
         (asking("p", *many(80)), "resources.requests"),
         (offering("n", *many(80)), "status.allocatable"),
@@ -84,10 +84,10 @@ def test_pods_may_name_so_many_that_no_node_offers_and_nodes_all_that_are_left()
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else value,
 )
-def test_a_refused_object_registers_no_resource_name(made: dict[str, Any], field: str) -> None:
+def test_a_refused_object_registers_no_resource_name(item: dict[str, Any], field: str) -> None:
     bench = Bench()
     before = state(bench.intake)
-    admission = bench.admit(made, atomic=True)
+    admission = bench.admit(item, atomic=True)
     assert [refusal.field for refusal in admission.refused] == [field]
     assert bench.intake.registry.slots.names == list(BASE)
     assert same(before, state(bench.intake))

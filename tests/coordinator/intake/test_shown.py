@@ -16,7 +16,7 @@ CAPACITY["status"] = {"capacity": {"cpu": "8", "pods": "9"}}
 OBJECTS = [*EVERY_KIND, CLOSED, CAPACITY, pod_group("waits", queue="none"), pod("alone")]
 
 
-def shown(world: World, obj: dict[str, Any]) -> dict[str, Any]:
+def object_of(world: World, obj: dict[str, Any]) -> dict[str, Any]:
     return world.get(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
 
 
@@ -34,21 +34,21 @@ def world() -> World:
 
 @pytest.mark.parametrize("obj", OBJECTS, ids=lambda o: f"{o['kind']}-{o['metadata']['name']}")
 def test_an_object_as_it_is_shown_says_nothing_new(world: World, obj: dict[str, Any]) -> None:
-    again = world.intake.admit([shown(world, obj)], 2_000_000.0)
+    again = world.intake.admit([object_of(world, obj)], 2_000_000.0)
     assert again.refused == []
     assert (again.unchanged, again.ops, again.documents, again.jobs) == (1, [], [], [])
 
 
 def test_the_pod_that_runs_is_shown_on_its_node(world: World) -> None:
     """The test above means something."""
-    assert shown(world, pod("alone"))["spec"]["nodeName"] == "n"
-    assert shown(world, pod("alone"))["status"]["phase"] == "Running"
-    assert "kubernetes.io/hostname" in shown(world, node("n"))["metadata"]["labels"]
+    assert object_of(world, pod("alone"))["spec"]["nodeName"] == "n"
+    assert object_of(world, pod("alone"))["status"]["phase"] == "Running"
+    assert "kubernetes.io/hostname" in object_of(world, node("n"))["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("obj", [pod("alone"), pod("p")], ids=["on another", "on none"])
 def test_another_node_than_the_one_it_is_on_is_refused(world: World, obj: dict[str, Any]) -> None:
-    other = shown(world, obj)
+    other = object_of(world, obj)
     assert other["spec"].get("nodeName") in (None, "n")
     other["spec"]["nodeName"] = "big"
     again = world.intake.admit([other], 2_000_000.0)
@@ -60,7 +60,7 @@ def test_another_node_than_the_one_it_is_on_is_refused(world: World, obj: dict[s
 
 def test_a_change_of_what_is_shown_is_a_change(world: World) -> None:
     for obj in OBJECTS:
-        changed = shown(world, obj)
+        changed = object_of(world, obj)
         changed["metadata"].setdefault("annotations", {})["mine"] = "new"
         (document,) = world.intake.admit([changed], 2_000_000.0).documents
         assert document.generation == 1

@@ -21,7 +21,7 @@ from shared.model.topology import HyperNode, Member, SubGroupPolicy, Topology
 from shared.records.specs import OBJECT_KEYS, decode_object, encode_object, object_key
 from tests.builders.objects import EVERY_KIND, hyper_node, node, pod, pod_group, queue
 from tests.coordinator.intake.bench import Bench, same, state
-from tests.coordinator.intake.world_objects import WORLD, made
+from tests.coordinator.intake.world_objects import WORLD, world_object
 
 WRITTEN = [written for written, _ in WORLD.values()]
 
@@ -76,42 +76,52 @@ def test_a_follower_forgets_what_is_gone(bench: Bench) -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str, str]] = [
-    (made("v1", "ResourceQuota", spec={"hard": {"cpu": "x"}}), "spec.hard.cpu", "quantity"),
-    (made("v1", "PersistentVolume", spec={"accessModes": ["All"]}), "spec.accessModes", "some of"),
-    (made("v1", "PersistentVolumeClaim", spec={"size": 1}), "spec.size", "spelling"),
-    (made("storage.k8s.io/v1", "StorageClass"), "provisioner", "missing"),
+    (world_object("v1", "ResourceQuota", spec={"hard": {"cpu": "x"}}), "spec.hard.cpu", "quantity"),
     (
-        made("storage.k8s.io/v1", "StorageClass", provisioner="p", volumeBindingMode="Later"),
+        world_object("v1", "PersistentVolume", spec={"accessModes": ["All"]}),
+        "spec.accessModes",
+        "some of",
+    ),
+    (world_object("v1", "PersistentVolumeClaim", spec={"size": 1}), "spec.size", "spelling"),
+    (world_object("storage.k8s.io/v1", "StorageClass"), "provisioner", "missing"),
+    (
+        world_object(
+            "storage.k8s.io/v1", "StorageClass", provisioner="p", volumeBindingMode="Later"
+        ),
         "volumeBindingMode",
         "WaitForFirstConsumer",
     ),
     (
-        made(
+        world_object(
             "resource.k8s.io/v1", "ResourceClaim", spec={"devices": {"requests": [{"name": "a"}]}}
         ),
         "spec.devices.requests[0]",
         "exactly and firstAvailable",
     ),
     (
-        made("resource.k8s.io/v1", "ResourceSlice", spec={"driver": "d", "pool": {}}),
+        world_object("resource.k8s.io/v1", "ResourceSlice", spec={"driver": "d", "pool": {}}),
         "spec",
         "exactly one of nodeName",
     ),
-    (made("resource.k8s.io/v1", "DeviceClass", spec={"config": [[1]]}), "spec.config[0]", "object"),
     (
-        made("resource.k8s.io/v1", "DeviceClass", spec={"selectors": [{"cel": {}}]}),
+        world_object("resource.k8s.io/v1", "DeviceClass", spec={"config": [[1]]}),
+        "spec.config[0]",
+        "object",
+    ),
+    (
+        world_object("resource.k8s.io/v1", "DeviceClass", spec={"selectors": [{"cel": {}}]}),
         "spec.selectors[0].cel.expression",
         "missing",
     ),
     (
-        made(
+        world_object(
             "nodeinfo.volcano.sh/v1alpha1", "Numatopology", spec={"cpuDetail": {"a": {"numa": 1}}}
         ),
         "spec.cpuDetail.a",
         "number of a CPU",
     ),
     (
-        made(
+        world_object(
             "nodeinfo.volcano.sh/v1alpha1",
             "Numatopology",
             spec={"numares": {"cpu": {"allocatable": "1-"}}},

@@ -44,7 +44,7 @@ SELECTED = ((Requirement(ZONE, "In", ("a",)),),)
 CEL = "device.attributes['gpu.example.com'].model == 'x'"
 
 
-def made(version: str, kind: str, /, name: str = "x", **fields: Any) -> dict[str, Any]:
+def world_object(version: str, kind: str, /, name: str = "x", **fields: Any) -> dict[str, Any]:
     namespaced = kind in ("PodGroup", "ResourceQuota", "PersistentVolumeClaim") or (
         kind.startswith(("ResourceClaim", "PodDisruption"))
     )
@@ -54,7 +54,7 @@ def made(version: str, kind: str, /, name: str = "x", **fields: Any) -> dict[str
 
 
 def dra(kind: str, **fields: Any) -> dict[str, Any]:
-    return made("resource.k8s.io/v1", kind, **fields)
+    return world_object("resource.k8s.io/v1", kind, **fields)
 
 
 EXACTLY = {"deviceClassName": "gpu", "count": 2, "selectors": [{"cel": {"expression": CEL}}]}
@@ -92,7 +92,7 @@ TERMS = {"nodeSelectorTerms": [IN_ZONE]}
 
 WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
     "budget": (
-        made(
+        world_object(
             "policy/v1",
             "PodDisruptionBudget",
             spec={"selector": {"matchLabels": {"a": "b"}}, "maxUnavailable": 3},
@@ -101,7 +101,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         Budget("ns", "x", (Requirement("a", "In", ("b",)),), "", "3", 2),
     ),
     "quota": (
-        made(
+        world_object(
             "v1",
             "ResourceQuota",
             spec={"hard": {"cpu": "9"}},
@@ -118,7 +118,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         ),
     ),
     "volume": (
-        made(
+        world_object(
             "v1",
             "PersistentVolume",
             metadata={"labels": {ZONE: "a"}},
@@ -147,7 +147,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         ),
     ),
     "claim for a volume": (
-        made(
+        world_object(
             "v1",
             "PersistentVolumeClaim",
             metadata={"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
@@ -162,7 +162,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         VolumeClaim("ns", "x", "", 1 << 30, "", volume="v", selector=(), phase="Bound", bound=True),
     ),
     "storage class": (
-        made(
+        world_object(
             "storage.k8s.io/v1",
             "StorageClass",
             metadata={"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
@@ -173,7 +173,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         StorageClass("x", "p.example.com", True, SELECTED, True),
     ),
     "limits of a node": (
-        made(
+        world_object(
             "storage.k8s.io/v1",
             "CSINode",
             spec={
@@ -279,7 +279,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         DeviceClass("x", (CEL,)),
     ),
     "numatopology": (
-        made(
+        world_object(
             "nodeinfo.volcano.sh/v1alpha1",
             "Numatopology",
             spec={
@@ -298,7 +298,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         ),
     ),
     "KAI queue": (
-        made(
+        world_object(
             "scheduling.run.ai/v2",
             "Queue",
             spec={
@@ -317,7 +317,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         ),
     ),
     "KAI PodGroup": (
-        made(
+        world_object(
             "scheduling.run.ai/v2alpha2",
             "PodGroup",
             spec={
@@ -342,7 +342,7 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         ),
     ),
     "KAI topology": (
-        made(
+        world_object(
             "kai.scheduler/v1alpha1",
             "Topology",
             spec={"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack"}]},

@@ -37,9 +37,9 @@ class Odd:
         ssn.add_allocatable_fn(self.allocatable)
         ssn.report_limits(lambda queue, asked, cluster: None)
 
-    def allocatable(self, queue: QueueInfo, asked: Requests, cluster: ClusterInfo) -> bool:
+    def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
         del queue, cluster
-        return sum(amount for _, amount in asked) % 3 != 0
+        return sum(amount for _, amount in requests) % 3 != 0
 
 
 class Compared:
@@ -107,7 +107,7 @@ class Twin:
 
     def turns(self, now: float) -> list[Turn]:
         scanned, searched = self.each(lambda order: turns(order, now))
-        assert [told(t) for t in searched] == [told(t) for t in scanned]
+        assert [turn_fields(t) for t in searched] == [turn_fields(t) for t in scanned]
         self.each(lambda order: order.validate())
         left, right = self.each(lambda o: {j: (s.status, s.attempts) for j, s in o.jobs.items()})
         assert left == right
@@ -117,7 +117,7 @@ class Twin:
         return result
 
 
-def told(turn: Turn) -> tuple[Any, ...]:
+def turn_fields(turn: Turn) -> tuple[Any, ...]:
     return (turn.jid, turn.qid, turn.runs, turn.tail, turn.attempt, turn.nominated)
 
 

@@ -81,7 +81,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
     return items
 
 
-def told(queues: dict[int, QueueInfo]) -> dict[str, dict[str, Amounts]]:
+def nonzero_totals(queues: dict[int, QueueInfo]) -> dict[str, dict[str, Amounts]]:
     """Every total that is not 0, by queue and name."""
     results: dict[str, dict[str, Amounts]] = {}
     for info in queues.values():
@@ -147,7 +147,7 @@ def test_both_halves_have_the_same_totals(
         state = states[which % len(states)]
         accounts.move(state, [task % len(state.states)], new)
     world = world_of(states)
-    assert told(accounts.cluster.queues) == told(world.queues)
+    assert nonzero_totals(accounts.cluster.queues) == nonzero_totals(world.queues)
     for name in ("inqueue", "kept", "promised"):
         left, right = getattr(accounts.cluster, name), getattr(world, name)
         assert {s: a for s, a in left.items() if a} == {s: a for s, a in right.items() if a}, name

@@ -57,12 +57,12 @@ async def test_a_successor_shows_the_same_objects_under_newer_versions(
         with pytest.raises(WatchExpired):
             at_once(objects.changes(last, KIND["Pod"]))
         # Who waited before is told why again.
-        await second.until(lambda status: bool(_told(second, "large")))
-        report = _told(second, "large")
+        await second.until(lambda status: bool(_event_message(second, "large")))
+        report = _event_message(second, "large")
         assert "ExceedsNodeCapacity" in report or "NotEnoughResources" in report
 
 
-def _told(service: Running, job_name: str) -> str:
+def _event_message(service: Running, job_name: str) -> str:
     page = service.service.objects.list(KIND["Event"], namespace="ns", limit=None)
     about = (e for e in page.items if e.field("involvedObject.name") == job_name)
     return next((e.object()["message"] for e in about), "")

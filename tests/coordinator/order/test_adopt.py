@@ -23,8 +23,8 @@ def session(*plugins: str) -> Session:
     return open_session(parse_policy({"actions": "allocate", "tiers": tiers}))
 
 
-def given_to(made: Order) -> list[int]:
-    return [turn.jid for turn in turns(made)]
+def given_to(order: Order) -> list[int]:
+    return [turn.jid for turn in turns(order)]
 
 
 def test_lines_are_in_the_new_order() -> None:

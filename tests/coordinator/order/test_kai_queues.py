@@ -116,13 +116,13 @@ def turns_of_session(session: KaiSession, monkeypatch: pytest.MonkeyPatch) -> li
     placed: list[str] = []
     turn = allocate.turn
 
-    def noted(ssn: KaiSession, job: KaiJob) -> bool:
+    def recording_turn(ssn: KaiSession, job: KaiJob) -> bool:
         did = turn(ssn, job)
         placed.extend([job.job.job.name] * did)
         return did
 
     with monkeypatch.context() as patch:
-        patch.setattr(allocate, "turn", noted)
+        patch.setattr(allocate, "turn", recording_turn)
         allocate.execute(session)
     return placed
 

@@ -27,10 +27,10 @@ def order(*queues: Queue, hierarchy: bool = False, **flags: bool) -> Order:
     return new_order
 
 
-def turns(made: Order) -> list[int]:
-    made.begin(0.0)
+def turns(order: Order) -> list[int]:
+    order.begin(0.0)
     results = []
-    while (turn := made.next_turn()) is not None:
+    while (turn := order.next_turn()) is not None:
         results.append(turn.jid)
     return results
 

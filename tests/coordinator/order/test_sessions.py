@@ -53,8 +53,8 @@ def filled(o: Order, *, more: int = 0, priority: int = 0) -> None:
     o.task_changed(1, TaskState.RUNNING, list(range(16)), [0] * 16)
 
 
-def labelled(made: Job) -> Job:
-    return replace(made, roles=tuple(replace(role, labels=WEB) for role in made.roles))
+def labelled(job: Job) -> Job:
+    return replace(job, roles=tuple(replace(role, labels=WEB) for role in job.roles))
 
 
 def test_a_starving_job_gets_a_turn_of_each_action_then_waits_longer_each_time() -> None:

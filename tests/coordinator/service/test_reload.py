@@ -184,11 +184,11 @@ def test_a_coordinator_that_comes_back_goes_on_with_what_counted(
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "content",
     [b"{", b"[]", b'{"file": "other", "policy": {}}', b'{"file": "@", "policy": {"actions": 1}}'],
 )
-def test_a_damaged_accepted_policy_is_not_used(tmp_path: Path, file: Path, kept: bytes) -> None:
-    (tmp_path / ACCEPTED_FILE).write_bytes(kept.replace(b"@", str(file).encode()))
+def test_a_damaged_accepted_policy_is_not_used(tmp_path: Path, file: Path, content: bytes) -> None:
+    (tmp_path / ACCEPTED_FILE).write_bytes(content.replace(b"@", str(file).encode()))
     file.write_text(BAD)
     with pytest.raises(SettingsError, match="gnag"):
         PolicyFollower(load_settings(run_dir=tmp_path, policy=file))

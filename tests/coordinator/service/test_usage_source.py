@@ -106,7 +106,7 @@ def test_a_policy_names_its_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "told"),
+    ("metrics", "message"),
     [
         ({"type": "elasticsearch", "address": "http://e"}, "metrics.type: 'elasticsearch' is Vol"),
         ({"type": "influx"}, "metrics.type: 'influx' is not known"),
@@ -114,9 +114,9 @@ def test_a_policy_names_its_source() -> None:
         ({"address": "http://p", "interval": "soon"}, "metrics.interval: 'soon'"),
     ],
 )
-def test_a_mistake_is_told(metrics: dict[str, Any], told: str) -> None:
+def test_a_mistake_is_told(metrics: dict[str, Any], message: str) -> None:
     policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "usage"}]}]}
-    with pytest.raises(PolicyError, match=told):
+    with pytest.raises(PolicyError, match=message):
         parse_policy({**policy, "metrics": metrics})
     with pytest.raises(SourceError):
         read_metrics_source(metrics, None)

@@ -37,10 +37,10 @@ WITHIN = 60.0
 
 
 @asynccontextmanager
-async def kept(path: Path, told: list[ProcessReport]) -> AsyncIterator[Supervisor]:
+async def keeping_alive(path: Path, reports: list[ProcessReport]) -> AsyncIterator[Supervisor]:
     settings = load_settings(run_dir=path)
     async with Supervisor(settings, roles=(REDIS, CLUSTER)) as parts, asyncio.TaskGroup() as group:
-        keeping = group.create_task(Keeper(parts, report=told.append).run())
+        keeping = group.create_task(Keeper(parts, report=reports.append).run())
         yield parts
         keeping.cancel()
 
@@ -55,7 +55,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("role", [REDIS, CLUSTER])
 async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, role: str) -> None:
     reports: list[ProcessReport] = []
-    async with kept(short_dir, reports) as parts:
+    async with keeping_alive(short_dir, reports) as parts:
         before = parts.settings
         pid = parts.pids()[role]
         url, password = before.redis_url or "", before.redis_secret
@@ -75,7 +75,7 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
 @pytest.mark.all
 async def test_all_at_once_are_there_again(short_dir: Path) -> None:
     reports: list[ProcessReport] = []
-    async with kept(short_dir, reports) as parts:
+    async with keeping_alive(short_dir, reports) as parts:
         for pid in parts.pids().values():
             os.kill(pid, signal.SIGKILL)
         await until(lambda: sum(isinstance(one, ProcessRecovered) for one in reports) == 2)
@@ -84,7 +84,7 @@ async def test_all_at_once_are_there_again(short_dir: Path) -> None:
 async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: Path) -> None:
     """As where its disk is full."""
     reports: list[ProcessReport] = []
-    async with kept(short_dir, reports) as parts:
+    async with keeping_alive(short_dir, reports) as parts:
         settings = parts.settings
         log = settings.data_dir / "appendonlydir"
         os.kill(parts.pids()[REDIS], signal.SIGKILL)
@@ -138,7 +138,7 @@ def _client(parts: Supervisor) -> Redis:
 
 async def test_a_process_stopped_on_request_is_not_restarted(short_dir: Path) -> None:
     reports: list[ProcessReport] = []
-    async with kept(short_dir, reports) as parts:
+    async with keeping_alive(short_dir, reports) as parts:
         parts.kill(CLUSTER)
         await asyncio.sleep(0.3)
         assert CLUSTER not in parts.pids()
@@ -148,7 +148,7 @@ async def test_a_process_stopped_on_request_is_not_restarted(short_dir: Path) ->
 async def test_repeated_deaths_end_all_processes_with_role_and_log(short_dir: Path) -> None:
     reports: list[ProcessReport] = []
     with pytest.raises(ExceptionGroup) as caught:
-        async with kept(short_dir, reports) as parts:
+        async with keeping_alive(short_dir, reports) as parts:
             pids = set(parts.pids().values())
             parts._children[CLUSTER].arguments = [sys.executable, "-c", "print('no'); exit(7)"]
             os.kill(parts.pids()[CLUSTER], signal.SIGKILL)

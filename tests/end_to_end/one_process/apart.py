@@ -98,14 +98,14 @@ async def apart(redis_url: str, path: Path, **settings: Any) -> AsyncIterator[st
             await process.wait()
 
 
-async def _serve(given: dict[str, Any], loop_time: LoopTime) -> None:
-    shards = ThreadShards(given["redis_url"])
+async def _serve(arguments: dict[str, Any], loop_time: LoopTime) -> None:
+    shards = ThreadShards(arguments["redis_url"])
     async with running(
-        given["redis_url"],
-        Path(given["path"]),
+        arguments["redis_url"],
+        Path(arguments["path"]),
         workers=shards,
         loop_time=loop_time,
-        **given["settings"],
+        **arguments["settings"],
     ) as service:
         sys.stdout.write(f"{service.url}\n")
         sys.stdout.flush()

@@ -39,13 +39,13 @@ def without_ray(embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 
 
 async def noted_after(
-    known: LedgerIdentityNote, given: Settings, running: asyncio.Task[None]
+    identity: LedgerIdentityNote, settings: Settings, running: asyncio.Task[None]
 ) -> LedgerIdentityNote:
     """Wait for a newer note."""
     for _ in range(1200):
         assert not running.done(), running.exception()
-        now = recall(path_of(given.data_dir))
-        if now != known and now.log != "0":
+        now = recall(path_of(settings.data_dir))
+        if now != identity and now.log != "0":
             return now
         await asyncio.sleep(0.05)
     raise AssertionError("nothing is noted")

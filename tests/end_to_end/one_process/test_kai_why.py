@@ -85,7 +85,7 @@ async def service(embedded_server: EmbeddedServer, tmp_path: Path) -> AsyncItera
         yield service
 
 
-async def asked(service: Running, reason: Reason, *items: Json) -> PodGroupAnswers:
+async def pod_group_answers(service: Running, reason: Reason, *items: Json) -> PodGroupAnswers:
     """Submit a PodGroup with its pods, wait until it waits for this reason, and ask about it."""
     name = items[0]["metadata"]["name"]
     async with aiohttp.ClientSession() as http:
@@ -109,7 +109,7 @@ async def asked(service: Running, reason: Reason, *items: Json) -> PodGroupAnswe
 
 async def test_over_the_limit_of_a_queue_above(service: Running) -> None:
     gang = [kai_group("g", "red", minMember=3), *(member(f"g{i}", "g") for i in range(3))]
-    answer = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
+    answer = await pod_group_answers(service, Reason.WAITING_FOR_QUOTA, *gang)
     cause = "queue all, above red, uses 4 of the 6 nvidia.com/gpu it may have, the job asks 3"
     answer.agree(
         Reason.WAITING_FOR_QUOTA, cause, "OverLimit", "1 nvidia.com/gpu more for queue all"
@@ -123,7 +123,7 @@ async def test_over_the_limit_of_a_queue_above(service: Running) -> None:
 async def test_a_group_that_may_have_nobody_evicted_yet_says_until_when(service: Running) -> None:
     spec = {"minMember": 3, "preemptionDelay": "1h"}
     gang = [kai_group("g", "red", **spec), *(member(f"g{i}", "g") for i in range(3))]
-    answer = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
+    answer = await pod_group_answers(service, Reason.WAITING_FOR_QUOTA, *gang)
     delay = answer.explained["delay"]
     created = moment(answer.group["metadata"]["creationTimestamp"])
     assert 3599 <= moment(delay["until"]) - created <= 3601
@@ -134,7 +134,7 @@ async def test_a_group_that_may_have_nobody_evicted_yet_says_until_when(service:
 
 async def test_larger_than_the_limit_of_its_queue(service: Running) -> None:
     gang = [kai_group("g", "blue", minMember=4), *(member(f"g{i}", "g") for i in range(4))]
-    answer = await asked(service, Reason.EXCEEDS_CAPABILITY, *gang)
+    answer = await pod_group_answers(service, Reason.EXCEEDS_CAPABILITY, *gang)
     cause = "asks 4 nvidia.com/gpu at once, queue blue may have 3 at most"
     answer.agree(Reason.EXCEEDS_CAPABILITY, cause, "OverLimit", "raise its limit or ask for less")
     assert answer.explained["next"] == "change the request, or the limit of queue blue"
@@ -153,7 +153,7 @@ async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None
         )
         await service.until(lambda status: status["tasks"]["running"] == 6)
         gang = [kai_group("g", "shop", **build), member("p", "g")]
-        answer = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
+        answer = await pod_group_answers(service, Reason.WAITING_FOR_QUOTA, *gang)
         cause = (
             "the quota of queue prod, above shop, is 2 nvidia.com/gpu, jobs that nobody may evict"
         )
@@ -179,7 +179,7 @@ async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None
             kai_group("l", "shop", minMember=3, **build),
             *(member(f"l{i}", "l") for i in "abc"),
         ]
-        answer = await asked(service, Reason.EXCEEDS_CAPABILITY, *large)
+        answer = await pod_group_answers(service, Reason.EXCEEDS_CAPABILITY, *large)
         cause = "queue prod has a quota of 2, and nobody may evict the job"
         answer.agree(
             Reason.EXCEEDS_CAPABILITY, cause, "NonPreemptibleOverQuota", "make it preemptible"
@@ -197,13 +197,15 @@ async def test_a_sub_group_that_lacks_pods(service: Running) -> None:
         member("l", "g", "lead"),
         member("w", "g", "work"),
     ]
-    answer = await asked(service, Reason.NOT_ENOUGH_TASKS, *gang)
+    answer = await pod_group_answers(service, Reason.NOT_ENOUGH_TASKS, *gang)
     cause = "1 of the 2 pods that sub group work needs exist"
     answer.agree(Reason.NOT_ENOUGH_TASKS, cause, "", "create the members that are missing")
 
 
 async def test_a_queue_that_is_not_there_yet(service: Running) -> None:
-    answer = await asked(service, Reason.MISCONFIGURED, kai_group("g", "green"), member("p", "g"))
+    answer = await pod_group_answers(
+        service, Reason.MISCONFIGURED, kai_group("g", "green"), member("p", "g")
+    )
     cause = "queue green does not exist"
     answer.agree(
         Reason.MISCONFIGURED, cause, "QueueDoesNotExist", "create queue green, or name another"
@@ -212,7 +214,7 @@ async def test_a_queue_that_is_not_there_yet(service: Running) -> None:
 
 async def test_more_than_the_nodes_have(service: Running) -> None:
     gang = [kai_group("g", "free", minMember=9), *(member(f"g{i}", "g") for i in range(9))]
-    answer = await asked(service, Reason.NOT_ENOUGH_RESOURCES, *gang)
+    answer = await pod_group_answers(service, Reason.NOT_ENOUGH_RESOURCES, *gang)
     cause = "short by 1 nvidia.com/gpu"
     answer.agree(
         Reason.NOT_ENOUGH_RESOURCES, cause, "PodSchedulingErrors", "a minimum of 8 instead of 9"
@@ -233,7 +235,7 @@ async def test_a_pod_group_that_is_not_there_yet(service: Running) -> None:
 async def test_a_group_that_failed_once_is_passed_over_in_its_node_pool(service: Running) -> None:
     spec = {"minMember": 3, "schedulingBackoff": 1}
     gang = [kai_group("g", "red", **spec), *(member(f"g{i}", "g") for i in range(3))]
-    output = await asked(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
+    output = await pod_group_answers(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
     assert "failed in node pool default and has schedulingBackoff 1" in output.explained["message"]
     (condition,) = output.group["status"]["schedulingConditions"]
     assert (condition["type"], condition["nodePool"]) == ("UnschedulableOnNodePool", "default")
@@ -261,7 +263,7 @@ async def test_a_group_that_failed_once_is_passed_over_in_its_node_pool(service:
 async def test_a_failed_group_is_tried_again_without_its_condition(service: Running) -> None:
     spec = {"minMember": 3, "schedulingBackoff": 1}
     gang = [kai_group("g", "red", **spec), *(member(f"g{i}", "g") for i in range(3))]
-    await asked(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
+    await pod_group_answers(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
     async with aiohttp.ClientSession() as http:
         await submit(http, service, kai_queue("all", gpu=UNLIMITED))
         headers = {"Content-Type": "application/merge-patch+json"}

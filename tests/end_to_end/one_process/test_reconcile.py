@@ -182,10 +182,10 @@ def copy(url: str) -> dict[bytes, Any]:
         return {key: client.dump(key) for key in client.keys("*")}
 
 
-def restore(url: str, kept: dict[bytes, Any]) -> None:
+def restore(url: str, records: dict[bytes, Any]) -> None:
     with redis.Redis.from_url(url, protocol=2) as client:
         client.flushall()
-        for key, value in kept.items():
+        for key, value in records.items():
             client.restore(key, 0, value)
 
 

@@ -82,8 +82,8 @@ async def followed(
 ) -> AsyncIterator[Followed]:
     opened: list[ObservedCluster] = []
 
-    def observe(made: Settings) -> ObservedCluster:
-        opened.append(open_kubernetes(made))
+    def observe(settings: Settings) -> ObservedCluster:
+        opened.append(open_kubernetes(settings))
         return opened[0]
 
     async with running(

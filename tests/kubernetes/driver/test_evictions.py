@@ -184,7 +184,7 @@ async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
     overdue = quadrant.service.service.core.victims.overdue
     await until(lambda: overdue.counts() == {OverdueObstacle.FINALIZER: 1})
 
-    async def told() -> tuple[str, str, str] | None:
+    async def find_report() -> tuple[str, str, str] | None:
         of_victim = await _events_of(cluster, name, "EvictionOverdue")
         of_waiting = await _events_of(cluster, "urgent", "FailedScheduling")
         reason = await _reason(quadrant, "urgent")
@@ -193,7 +193,7 @@ async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
             return None
         return of_victim[0], waiting[0], reason
 
-    for text in await until(told):
+    for text in await until(find_report):
         assert f"default/{name} on n1 was told to end at 20" in text
         assert "with 1 s of grace" in text
         assert "the finalizers example.com/hold" in text
@@ -228,11 +228,11 @@ async def test_a_victim_that_a_budget_keeps_is_named_with_the_budget(
     await _allow_no_eviction(cluster)
     await cluster.create(of_class("urgent", "high"))
 
-    async def told() -> str | None:
+    async def find_report() -> str | None:
         texts = await _events_of(cluster, "urgent", "FailedScheduling")
         return next((text for text in texts if "was to be evicted at" in text), None)
 
-    text = await until(told)
+    text = await until(find_report)
     assert "The disruption budget all " in text, "in the server's words"
     overdue = quadrant.service.service.core.victims.overdue
     assert overdue.counts() == {OverdueObstacle.REFUSED: 1}

@@ -117,10 +117,10 @@ async def test_a_pod_that_is_bound_stays_a_job_of_its_own_and_an_event_says_so(
         await cluster.create(pod_group("gang", 1))
         await name_group(cluster, "p", "gang", "scheduling.k8s.io/group-name")
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             events = (await cluster.get("/api/v1/namespaces/default/events"))["items"]
             return any("named after it was bound" in event["message"] for event in events)
 
-        await until(told)
+        await until(is_reported)
         jobs = {state.job.name: state.job.tasks for state in running.jobs()}
         assert jobs == {"p": 1, "gang": 0}

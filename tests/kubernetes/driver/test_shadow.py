@@ -65,7 +65,7 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
         assert nodes["default/big"] == "n2", "n1 has a pod already, which counts"
         await cluster.bind(alone, nodes["default/alone"])
         await cluster.bind(huge, "n2")
-        await until(lambda: seen(quadrant, alone="same node", huge="theirs alone"))
+        await until(lambda: has_verdicts(quadrant, alone="same node", huge="theirs alone"))
         assert (await verdicts(quadrant)) == {
             "before": "placed before",
             "alone": "same node",
@@ -83,7 +83,7 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
         )
         await until(lambda: quadrant.states()["submitted"] == 13)
         await cluster.bind(gang[0], "n1")
-        await until(lambda: seen(quadrant, g0="theirs alone", g1="both wait"))
+        await until(lambda: has_verdicts(quadrant, g0="theirs alone", g1="both wait"))
         queue = (await report(quadrant))["queues"]["default"]
         assert queue["pods"] == 13
         assert queue["verdicts"]["both wait"] == 8
@@ -104,6 +104,6 @@ async def ours(quadrant: Followed, *pods: str) -> bool:
     return all(reports.get(f"default/{name}") for name in pods)
 
 
-async def seen(quadrant: Followed, **wanted: str) -> bool:
+async def has_verdicts(quadrant: Followed, **wanted: str) -> bool:
     verdict_list = await verdicts(quadrant)
     return all(verdict_list.get(name) == verdict for name, verdict in wanted.items())

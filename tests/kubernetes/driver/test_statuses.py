@@ -89,11 +89,11 @@ async def test_a_gang_that_waits_is_told_why_and_what_became_of_it(
     )
     assert reasons == {"Schedulable": 4, "Unschedulable": 2}, "an autoscaler adds room for two"
 
-    async def told() -> Json | None:  # that pods were missing may have been told before
+    async def find_event() -> Json | None:  # that pods were missing may have been told before
         events = await events_of(cluster, "PodGroup", "wide")
         return next((e for e in events if e["message"] == why), None)
 
-    assert (await until(told))["reason"] == "Unschedulable"
+    assert (await until(find_event))["reason"] == "Unschedulable"
 
     await cluster.create(node("n2"))
     await quadrant.until_bound(*(f"wide-{i}" for i in range(6)))

@@ -137,7 +137,9 @@ class FaultyProxy:
                 return _reset(request)
             if isinstance(effect, HoldAnswer):
                 await effect.released.wait()
-            return web.Response(status=answer.status, body=text, headers=_kept(answer.headers))
+            return web.Response(
+                status=answer.status, body=text, headers=_end_to_end_headers(answer.headers)
+            )
 
     async def _held_back(
         self, request: web.Request, body: bytes, effect: HoldRequest
@@ -146,7 +148,9 @@ class FaultyProxy:
             await effect.released.wait()
             async with self._ask(request, body) as answer:
                 text = await answer.read()
-                return web.Response(status=answer.status, body=text, headers=_kept(answer.headers))
+                return web.Response(
+                    status=answer.status, body=text, headers=_end_to_end_headers(answer.headers)
+                )
 
         # A task of its own: a client that gives up does not take its request back.
         task = asyncio.create_task(later())
@@ -157,7 +161,9 @@ class FaultyProxy:
     async def _stream(
         self, request: web.Request, answer: aiohttp.ClientResponse, effect: Effect | None
     ) -> web.StreamResponse:
-        reply = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
+        reply = web.StreamResponse(
+            status=answer.status, headers=_end_to_end_headers(answer.headers)
+        )
         await reply.prepare(request)
         stream = _Stream(request.path)
         self._streams.append(stream)
@@ -180,7 +186,7 @@ class FaultyProxy:
             request.method,
             URL(request.raw_path, encoded=True),
             data=body or None,
-            headers=_kept(request.headers),
+            headers=_end_to_end_headers(request.headers),
             skip_auto_headers=_OURS,
         )
 
@@ -223,7 +229,7 @@ async def faulty_proxy(control_plane: ControlPlane) -> AsyncIterator[FaultyProxy
             await proxy.abort_clients()
 
 
-def _kept(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+def _end_to_end_headers(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """Without those of one hop."""
     kept = CIMultiDict(headers)
     for name in _BETWEEN_HOPS:

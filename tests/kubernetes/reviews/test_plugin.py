@@ -191,25 +191,25 @@ async def test_a_token_of_ones_own_is_shown_to_quadrant_and_not_to_the_api_serve
 async def test_each_step_that_fails_says_what_to_do(plugin: Plugin) -> None:
     words = ("explain", "pod", "a")
 
-    async def said(kubeconfig: Path, *options: str) -> str:
+    async def error_output(kubeconfig: Path, *options: str) -> str:
         code, _, err = await plugin(*words, *options, kubeconfig=kubeconfig)
         assert code == 1, err
         return err
 
-    err = await said(await plugin.someone("nobody"))
+    err = await error_output(await plugin.someone("nobody"))
     assert "serviceaccounts/token" in err
     assert "Role quadrant-client" in err
     assert "is a Kubernetes API server" not in err, "that is how it is meant"
-    err = await said(await plugin.someone("maker", MAKES_TOKENS))
+    err = await error_output(await plugin.someone("maker", MAKES_TOKENS))
     assert "services/proxy, resourceNames [https:quadrant:https]" in err
     admin = plugin.plane.admin.kubeconfig
-    assert "--service-account" in await said(admin, "--service-account", "quadrant/none")
-    err = await said(admin, "--service", "quadrant/none")
+    assert "--service-account" in await error_output(admin, "--service-account", "quadrant/none")
+    err = await error_output(admin, "--service", "quadrant/none")
     assert "has no service quadrant/none" in err
     assert "--service NAMESPACE/NAME" in err
     assert "--server" in err
-    assert "NAMESPACE/NAME" in await said(admin, "--service", "quadrant")
-    err = await said(admin, "--service", "quadrant/quadrant:web")
+    assert "NAMESPACE/NAME" in await error_output(admin, "--service", "quadrant")
+    err = await error_output(admin, "--service", "quadrant/quadrant:web")
     assert "no pod that is ready behind a port web" in err
 
 

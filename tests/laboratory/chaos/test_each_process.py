@@ -47,11 +47,11 @@ PROGRAMS = {
 class Tree:
     """A run with a standby, looked after by its keeper."""
 
-    def __init__(self, parts: Supervisor, told: list[str], killed: list[int]) -> None:
+    def __init__(self, parts: Supervisor, messages: list[str], killed: list[int]) -> None:
         """``killed``: what was killed before the standby was up."""
         self.parts = parts
         self.killed = killed
-        self.told = told
+        self.told = messages
         self._number = 0
 
     def pids(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ def job_entry(kind: str, uids: tuple[str, ...]) -> IntakeEntry:
     return IntakeEntry("1-0", "intake", Epoch(1, "x"), 1, [op], Rows([], []))
 
 
-def told(history: PodHistory, *states: tuple[str, bool]) -> list[str]:
+def event_kinds(history: PodHistory, *states: tuple[str, bool]) -> list[str]:
     """Kinds of events, for a pod on a node in these (phase, being deleted)."""
     events: list[ClusterEvent] = []
     for phase, leaving in states:
@@ -38,7 +38,7 @@ def told(history: PodHistory, *states: tuple[str, bool]) -> list[str]:
 
 def test_a_life_is_told_once_however_often_it_is_seen() -> None:
     observed = [("Pending", False), ("Running", False), ("Running", False), ("Succeeded", False)]
-    assert told(PodHistory(), *observed, *observed[-1:]) == ["bind", "start", "succeeded"]
+    assert event_kinds(PodHistory(), *observed, *observed[-1:]) == ["bind", "start", "succeeded"]
 
 
 def test_a_bind_says_what_is_written_on_the_pod_of_its_devices() -> None:
@@ -76,39 +76,39 @@ def test_a_bind_says_what_kais_marks_on_the_pod_say_of_its_gpus(
 
 
 def test_a_pod_first_observed_late_has_all_events_since_its_bind() -> None:
-    assert told(PodHistory(), ("Failed", False)) == ["bind", "failed"]
-    assert told(PodHistory(), ("Running", True)) == ["bind", "start", "delete", "releasing"]
+    assert event_kinds(PodHistory(), ("Failed", False)) == ["bind", "failed"]
+    assert event_kinds(PodHistory(), ("Running", True)) == ["bind", "start", "delete", "releasing"]
 
 
 def test_an_end_is_erased_with_the_object() -> None:
     history = PodHistory()
-    told(history, ("Succeeded", False))
+    event_kinds(history, ("Succeeded", False))
     assert [event.kind for event in history.gone("uid-a", 2.0)] == ["erased"]
 
 
 def test_a_deleted_pod_fails_as_was_meant_and_one_that_vanishes_is_lost() -> None:
     history = PodHistory()
-    told(history, ("Running", True))
+    event_kinds(history, ("Running", True))
     assert [event.kind for event in history.gone("uid-a", 2.0)] == ["failed"]
     assert list(history.gone("uid-a", 3.0)) == []
-    told(history, ("Running", False))
+    event_kinds(history, ("Running", False))
     assert [event.kind for event in history.gone("uid-a", 2.0)] == ["lost"]
 
 
 def test_a_pod_missing_from_a_new_list_is_lost() -> None:
     history = PodHistory()
-    told(history, ("Running", False))
+    event_kinds(history, ("Running", False))
     history.begin_list()
     assert [event.kind for event in history.end_list(2.0)] == ["lost"]
-    told(history, ("Running", False))
+    event_kinds(history, ("Running", False))
     history.begin_list()
-    told(history, ("Running", False))
+    event_kinds(history, ("Running", False))
     assert list(history.end_list(3.0)) == []
 
 
 def test_a_new_list_tells_who_is_gone_before_who_came_in_its_place() -> None:
     history = PodHistory()
-    told(history, ("Running", False))
+    event_kinds(history, ("Running", False))
     history.begin_list()
     after = pod_of(pod("b", node="n", phase="Running"))
     assert history.take(after, NamedTask("2.0", "uid-b"), 2.0) == []
@@ -126,7 +126,7 @@ def test_a_new_list_tells_who_is_gone_before_who_came_in_its_place() -> None:
 def test_a_pod_in_an_aborted_list_only_is_bound_started_and_lost() -> None:
     history = PodHistory()
     history.begin_list()
-    told(history, ("Running", False))
+    event_kinds(history, ("Running", False))
     history.begin_list()
     assert [event.kind for event in history.end_list(3.0)] == ["bind", "start", "lost"]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from laboratory.chaos.report import KEPT, SHOWN, ChaosReport
 
 
-def shown(report: ChaosReport) -> str:
+def table_text(report: ChaosReport) -> str:
     console = Console(width=100)
     with console.capture() as capture:
         console.print(report.table())
@@ -33,7 +33,7 @@ def test_line_has_the_promised_shape() -> None:
         "violations": [],
     }
     assert good().ok
-    assert "Every promise was kept" in shown(good())
+    assert "Every promise was kept" in table_text(good())
 
 
 def test_reports_add_up() -> None:
@@ -53,7 +53,7 @@ def test_violations_are_told_with_seed_and_promise_and_all_are_counted() -> None
     assert report.result()["violations"] == [
         {"seed": 7, "promise": 1, "message": "task 3.0 is bound twice"}
     ]
-    text = shown(report)
+    text = table_text(report)
     assert "seed 7: promise 1: task 3.0 is bound twice" in text
     assert "Every promise" not in text
     for number in range(KEPT):
@@ -62,4 +62,4 @@ def test_violations_are_told_with_seed_and_promise_and_all_are_counted() -> None
     total.add(report)
     assert total.violated == KEPT + 1
     assert len(total.violations) == KEPT
-    assert f"and {KEPT + 1 - SHOWN} more" in shown(total)
+    assert f"and {KEPT + 1 - SHOWN} more" in table_text(total)

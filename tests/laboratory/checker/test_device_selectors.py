@@ -76,12 +76,12 @@ def _request(*selectors: str) -> dict[str, Any]:
     return {"requests": [{"name": "gpu", "asks": [ask]}]}
 
 
-def tell(made: Story, key: str, value: dict[str, Any]) -> dict[str, Any]:
-    return made.ledger("object", keys=[key], gone=[False], values={key: value})
+def tell(history: Story, key: str, value: dict[str, Any]) -> dict[str, Any]:
+    return history.ledger("object", keys=[key], gone=[False], values={key: value})
 
 
-def wrong(made: Story, folder: Path) -> list[str]:
-    return [str(result) for result in made.check(folder).violations if result.rule == "devices"]
+def wrong(history: Story, folder: Path) -> list[str]:
+    return [str(result) for result in history.check(folder).violations if result.rule == "devices"]
 
 
 def test_each_claim_can_have_a_device_of_its_own(tmp_path: Path) -> None:

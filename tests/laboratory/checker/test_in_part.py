@@ -63,11 +63,11 @@ def test_a_member_that_was_stopped_is_no_failure_of_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("actions", "told"),
+    ("actions", "messages"),
     [(("allocate",), ["gang-repaired"]), (("allocate", "backfill"), [])],
 )
 def test_members_that_ask_for_nothing_are_there_where_somebody_places_them(
-    tmp_path: Path, actions: tuple[str, ...], told: list[str]
+    tmp_path: Path, actions: tuple[str, ...], messages: list[str]
 ) -> None:
     story = Story()
     story.ledger("policy", policy=policy(*actions))
@@ -75,7 +75,7 @@ def test_members_that_ask_for_nothing_are_there_where_somebody_places_them(
     story.commit(1, {0: 0, 1: 1})
     story.acts("bind", 1, {0: 0, 1: 1})
     story.status("BOUND", 1, {0: 0, 1: 1})
-    assert rules(story, tmp_path) == told
+    assert rules(story, tmp_path) == messages
 
 
 def test_a_gang_of_which_nothing_is_left_is_not_in_part(tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ def story(asked: str, *, cid: int = CORES, plugin: bool = True) -> Story:
     return history
 
 
-def report(made: Story, free: str, *, keeps: str = SINGLE) -> None:
+def report(history: Story, free: str, *, keeps: str = SINGLE) -> None:
     policies = [["CPUManagerPolicy", "static"], ["TopologyManagerPolicy", keeps]]
     cpus = [[cpu, cpu // 2, 0, cpu] for cpu in range(4)]
     facts = {"name": "n0", "policies": policies, "resources": [["cpu", free, 4]], "cpus": cpus}
     key = "numatopology/n0"
-    made.ledger("object", keys=[key], gone=[False], values={key: facts})
+    history.ledger("object", keys=[key], gone=[False], values={key: facts})
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,12 @@ def test_a_node_that_keeps_another_policy_or_reports_nothing_is_wrong(tmp_path: 
         assert the_first(item, tmp_path) == (9, item.line_of(placed))
 
 
-@pytest.mark.parametrize("made", [story(SINGLE, cid=HALF), story(SINGLE, plugin=False)])
-def test_numa_rules_skip_fractional_cores_and_unserved_tasks(made: Story, tmp_path: Path) -> None:
-    made.commit(3, {0: 0}, cid=made.events[-1]["jobs"][0]["roles"][0][0])
-    assert made.check(tmp_path).ok
+@pytest.mark.parametrize("history", [story(SINGLE, cid=HALF), story(SINGLE, plugin=False)])
+def test_numa_rules_skip_fractional_cores_and_unserved_tasks(
+    history: Story, tmp_path: Path
+) -> None:
+    history.commit(3, {0: 0}, cid=history.events[-1]["jobs"][0]["roles"][0][0])
+    assert history.check(tmp_path).ok
 
 
 def test_a_report_of_a_moment_ago_counts(tmp_path: Path) -> None:

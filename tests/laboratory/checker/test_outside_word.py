@@ -27,15 +27,20 @@ def story(*plugins: dict[str, Any]) -> Story:
 
 
 def measured(
-    made: Story, cpu: float, *, memory: float = 0.0, begins: float = 0.0, ends: float | None = None
+    history: Story,
+    cpu: float,
+    *,
+    memory: float = 0.0,
+    begins: float = 0.0,
+    ends: float | None = None,
 ) -> None:
-    event = made.cluster("measured", [], [])
+    event = history.cluster("measured", [], [])
     del event["tasks"], event["nodes"], event["uids"], event["answers"]
     event |= {"usage": {"n0": [cpu, memory]}, "from": begins, "until": ends}
 
 
-def wrong(made: Story, tmp_path: Path, *, refuses: Refuses | None = None) -> list[str]:
-    made.write(tmp_path / "history.jsonl")
+def wrong(history: Story, tmp_path: Path, *, refuses: Refuses | None = None) -> list[str]:
+    history.write(tmp_path / "history.jsonl")
     lines = (tmp_path / "history.jsonl").read_bytes().splitlines(keepends=True)
     report = check_lines(lines, name="story", refuses=refuses)
     return [str(result) for result in report.violations if result.rule == "node-rules"]

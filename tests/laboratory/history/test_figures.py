@@ -145,7 +145,7 @@ def test_a_good_run_has_no_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"tasks_bound_twice": 1}, "1 tasks were bound twice"),
         ({"gangs_partly_bound": 2}, "2 gangs were bound in part"),
@@ -154,10 +154,10 @@ def test_a_good_run_has_no_faults() -> None:
         ({"jobs_submitted": 1, "jobs_finished": 1}, "1 submitted jobs are not in the history"),
     ],
 )
-def test_every_fault_is_told(change: dict[str, int], said: str) -> None:
+def test_every_fault_is_told(change: dict[str, int], message: str) -> None:
     report = _report(**{**_good(), **change})
     values = result(report, figures_of([]), sent={}, reasons={})
-    assert said in faults(values, report, jobs=2)
+    assert message in faults(values, report, jobs=2)
 
 
 def test_a_broken_promise_is_told_with_its_line() -> None:

@@ -36,10 +36,10 @@ MISSED = {
 }
 
 
-def show(found: Explored) -> None:
+def show(exploration: Explored) -> None:
     sys.stdout.write(
-        f"{tuple(found.faults)}: {found.states:,} states, {found.steps:,} steps, "
-        f"depth {found.depth}, {found.seconds:.1f} s\n"
+        f"{tuple(exploration.faults)}: {exploration.states:,} states, {exploration.steps:,} steps, "
+        f"depth {exploration.depth}, {exploration.seconds:.1f} s\n"
     )
 
 

@@ -69,8 +69,8 @@ def case(*items: Json, under: Json) -> Case:
     return replay_case
 
 
-def sessions(made: Case, cycles: int = 1) -> list[ReplayResult]:
-    return list(run_cycles(made.policy, made.recorded, name=made.id, cycles=cycles, now=made.now))
+def sessions(case: Case, cycles: int = 1) -> list[ReplayResult]:
+    return list(run_cycles(case.policy, case.recorded, name=case.id, cycles=cycles, now=case.now))
 
 
 def session(*items: Json, under: Json) -> ReplayResult:

@@ -136,7 +136,7 @@ def test_help_teaches(quadrant: Quadrant) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("none.yaml", "none.yaml: cannot read it: No such file"),
         ("empty.yaml", "empty.yaml: nothing is in it; give a dump or a scenario"),
@@ -147,13 +147,13 @@ def test_help_teaches(quadrant: Quadrant) -> None:
         ("now.yaml --shards 1 --cycles 2", "--cycles: with --shards"),
     ],
 )
-def test_a_mistake_is_one_sentence(quadrant: Quadrant, command: str, told: str) -> None:
+def test_a_mistake_is_one_sentence(quadrant: Quadrant, command: str, message: str) -> None:
     quadrant.file("empty.yaml", "")
     quadrant.file("broken.yaml", "a: [")
     result = quadrant(command)
     assert result.code in (1, 2)
     assert result.out == ""
-    assert told in result.err
+    assert message in result.err
     assert "Traceback" not in result.err
 
 

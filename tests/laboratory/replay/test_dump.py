@@ -218,7 +218,7 @@ def test_scenarios_are_cases_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "error", "told"),
+    ("document", "error", "message"),
     [
         ({"kind": "List", "items": 3}, RecordError, "f.yaml: List: items: "),
         ("text", ScenarioError, "f.yaml: 'text' is neither an object nor a scenario"),
@@ -232,8 +232,8 @@ def test_scenarios_are_cases_of_their_own() -> None:
     ],
 )
 def test_an_error_names_file_object_and_field(
-    document: Any, error: type[Exception], told: str
+    document: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:
         read_cases([("f.yaml", [document])])
-    assert str(caught.value).startswith(told), str(caught.value)
+    assert str(caught.value).startswith(message), str(caught.value)

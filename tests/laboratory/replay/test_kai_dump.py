@@ -54,19 +54,19 @@ def case(*items: Json, policy: Policy | None = KAI, **more: Any) -> Case:
     return replay_case
 
 
-def sessions(made: Case, cycles: int = 1) -> list[ReplayResult]:
-    recorded = made.in_session or made.recorded
-    run = run_cycles(made.policy, recorded, name=made.id, cycles=cycles, now=made.now)
+def sessions(case: Case, cycles: int = 1) -> list[ReplayResult]:
+    recorded = case.in_session or case.recorded
+    run = run_cycles(case.policy, recorded, name=case.id, cycles=cycles, now=case.now)
     return list(run)
 
 
-def sharded(made: Case, shards: int = 3) -> ReplayResult:
+def sharded(case: Case, shards: int = 3) -> ReplayResult:
     how = ShardedRun(shards, Mode.SOFT, seed=1)
-    return run_sharded(made.policy, made.recorded, how, name=made.id, began=made.now)
+    return run_sharded(case.policy, case.recorded, how, name=case.id, began=case.now)
 
 
-def both(made: Case) -> list[ReplayResult]:
-    return [sessions(made)[0], sharded(made)]
+def both(case: Case) -> list[ReplayResult]:
+    return [sessions(case)[0], sharded(case)]
 
 
 FULL: Json = {
@@ -222,7 +222,7 @@ def test_a_dump_without_objects_of_the_dialect_is_refused_with_what_is_missing()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"metadata": {}}, "metadata.name"),
         ({"metadata": None}, "metadata"),
@@ -230,12 +230,12 @@ def test_a_dump_without_objects_of_the_dialect_is_refused_with_what_is_missing()
         ({"status": None}, ""),
     ],
 )
-def test_an_object_that_cannot_be_read_is_named(change: Json, told: str) -> None:
+def test_an_object_that_cannot_be_read_is_named(change: Json, message: str) -> None:
     running = pod("gang-0", "gang", gpus=1, on="a") | change
     cluster = objects(GANG["cluster"] | {"pods": [running]})
     made = case(*cluster)
     assert sessions(made)
-    assert not told or any(note.partition("Pod ")[2].find(told) >= 0 for note in made.notes)
+    assert not message or any(note.partition("Pod ")[2].find(message) >= 0 for note in made.notes)
 
 
 def test_a_node_whose_amounts_are_no_numbers_of_devices() -> None:
@@ -273,7 +273,7 @@ def test_the_command_compares_two_policies(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: {gpu: -1}", "a.gpu (got -1): not a part of the cluster"),
         ("a: {gpus: 1}", "a.gpus (got 1): unknown"),
@@ -283,10 +283,10 @@ def test_the_command_compares_two_policies(
     ],
 )
 def test_a_mistake_in_usage_names_queue_and_resource(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     dump, used = tmp_path / "dump", tmp_path / "used"
     dump.write_text(json.dumps(a_list()))
     used.write_text(text)
     assert run(["replay", str(dump), "--usage", str(used)]) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -68,13 +68,13 @@ def test_all_that_a_running_pod_requests_counts(*, name: str, ours: bool, form: 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ours", [True, False])
-@pytest.mark.parametrize(("infeasible", "asked", "has", "bound"), [
+@pytest.mark.parametrize(("infeasible", "count", "has", "bound"), [
     (False, 2, "6", 0), (False, 6, "2", 0), (True, 16, "2", 3), (False, 2, "2", 3),
 ])  # fmt: skip
 def test_a_resize_counts_until_it_is_over(
-    *, infeasible: bool, asked: int, has: str, bound: int, ours: bool, form: str
+    *, infeasible: bool, count: int, has: str, bound: int, ours: bool, form: str
 ) -> None:
-    runs = foreign("runs", on="n", cpu=asked)
+    runs = foreign("runs", on="n", cpu=count)
     told = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
     runs["status"]["containerStatuses"] = [{"name": "c", **told}]
     if infeasible:

@@ -22,9 +22,9 @@ SEEDS = 500
 DRAWN = [seed for seed in range(SEEDS) if drawn_policy(seed)]
 
 
-def policies(wanted: Scenario) -> Iterator[Item]:
-    yield wanted.policy
-    yield from (change.policy for change in wanted.policy_changes)
+def policies(scenario: Scenario) -> Iterator[Item]:
+    yield scenario.policy
+    yield from (change.policy for change in scenario.policy_changes)
 
 
 def test_every_plugin_is_drawn_in_the_tests_seeds() -> None:
@@ -68,7 +68,7 @@ def test_the_extender_answers_the_same_to_the_same_question() -> None:
 
 @pytest.mark.all
 @pytest.mark.parametrize(
-    ("plugin", "part", "silent", "told"),
+    ("plugin", "part", "silent", "message"),
     [
         (NodeGroup, "checks", [], "onto nodes of group"),
         (Usage, "on_session_open", None, "is in use"),
@@ -76,11 +76,11 @@ def test_the_extender_answers_the_same_to_the_same_question() -> None:
     ],
 )
 def test_a_plugin_of_a_drawn_policy_that_checks_nothing_is_noticed(
-    plugin: Any, part: str, silent: Any, told: str, monkeypatch: pytest.MonkeyPatch
+    plugin: Any, part: str, silent: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checker holds every placement to the predicates of the policy that was drawn."""
     monkeypatch.setattr(plugin, part, lambda *_: silent)
     for seed in (seed for seed in DRAWN if f"'{plugin.name}'" in str(scenario(seed).policy)):
-        if any(told in broken.message for broken in play(scenario(seed)).broken):
+        if any(message in broken.message for broken in play(scenario(seed)).broken):
             return
     raise AssertionError("no seed shows it")

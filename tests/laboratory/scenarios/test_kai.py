@@ -31,19 +31,19 @@ KAI = [seed for seed in range(SEEDS) if kai_policy(seed)]
 SOME = KAI[:12]
 
 
-def items(wanted: Scenario) -> Iterator[Item]:
-    yield from wanted.setup
-    for wish in wanted.wishes:
+def items(scenario: Scenario) -> Iterator[Item]:
+    yield from scenario.setup
+    for wish in scenario.wishes:
         yield from wish.items
 
 
-def of(wanted: Scenario, kind: str) -> list[Item]:
-    return [item for item in items(wanted) if item["kind"] == kind]
+def of(scenario: Scenario, kind: str) -> list[Item]:
+    return [item for item in items(scenario) if item["kind"] == kind]
 
 
-def policies(wanted: Scenario) -> Iterator[Item]:
-    yield wanted.policy
-    yield from (change.policy for change in wanted.policy_changes)
+def policies(scenario: Scenario) -> Iterator[Item]:
+    yield scenario.policy
+    yield from (change.policy for change in scenario.policy_changes)
 
 
 def test_a_share_of_the_seeds_has_a_kai_policy_and_no_other() -> None:
@@ -165,7 +165,7 @@ def test_a_ledger_that_does_not_judge_queues_is_noticed_by_kais_own_objects(
     )
 
 
-def only_placing(wanted: Scenario) -> Scenario:
+def only_placing(scenario: Scenario) -> Scenario:
     """Without evictions, which make room in queues before their limits are reached."""
 
     def placing(policy: Item) -> Item:
@@ -173,10 +173,10 @@ def only_placing(wanted: Scenario) -> Scenario:
 
     changes = (
         msgspec.structs.replace(change, policy=placing(change.policy))
-        for change in wanted.policy_changes
+        for change in scenario.policy_changes
     )
     return msgspec.structs.replace(
-        wanted, policy=placing(wanted.policy), policy_changes=tuple(changes)
+        scenario, policy=placing(scenario.policy), policy_changes=tuple(changes)
     )
 
 

@@ -90,19 +90,19 @@ def test_the_command_tells_it_to_people_and_to_scripts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [(["--shards", "1,x"], "is not a list"), (["--nodes", "1"], "give more --nodes")],
 )
-def test_a_mistake_is_told(tmp_path: Path, more: list[str], told: str) -> None:
+def test_a_mistake_is_told(tmp_path: Path, more: list[str], message: str) -> None:
     file = tmp_path / "jobs.csv"
     file.write_text("submit,duration,gpus,queue\n0,1,99,q\n")
     result = CliRunner().invoke(app, ["scaling", str(file), *more])
     assert isinstance(result.exception, CommandError)
-    assert told in str(result.exception)
+    assert message in str(result.exception)
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         (["0,0,1"], "nothing to compare; give more jobs"),
         (["0,1e308,1"], "line 2, column 'duration': 1e+308 must be at most"),
@@ -110,14 +110,14 @@ def test_a_mistake_is_told(tmp_path: Path, more: list[str], told: str) -> None:
     ],
 )
 def test_a_trace_whose_runs_cannot_be_compared_is_refused(
-    tmp_path: Path, rows: list[str], told: str
+    tmp_path: Path, rows: list[str], message: str
 ) -> None:
     file = tmp_path / "jobs.csv"
     file.write_text("\n".join(["submit,duration,gpus", *rows]))
     asked = ["scaling", str(file), "--shards", "1", "--seeds", "1", "--processes", "1"]
     result = CliRunner().invoke(app, asked)
     assert isinstance(result.exception, CommandError), result.exception
-    assert told in str(result.exception)
+    assert message in str(result.exception)
 
 
 def test_a_policy_that_places_none_of_the_jobs_ends_the_run() -> None:

@@ -75,34 +75,34 @@ def test_every_moment_of_a_victim_is_met(monkeypatch: pytest.MonkeyPatch) -> Non
     raise AssertionError([name for name in expected if not observed[name]])
 
 
-def _watch_books(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
+def _watch_books(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
     leave, known, recorded = Victims._leave, Victims.known, Coordinator.recorded
 
     def counted_leave(self: Victims, state: JobState, evicted: Evicted) -> None:
         jid, order = evicted.jid, self._order
-        seen["its job goes"] += jid in order.departures.jobs
+        counts["its job goes"] += jid in order.departures.jobs
         for tix, row, incarnation in zip(
             evicted.tasks, evicted.rows, evicted.incarnations, strict=True
         ):
-            seen["its bind was on its way"] += state.states[tix] == S.BINDING
-            seen["its outcome was"] += state.states[tix] == S.PENDING
-            seen["its node goes"] += row not in self._order.accounts.cluster.nodes
-            seen["twice evicted"] += incarnation > 0
+            counts["its bind was on its way"] += state.states[tix] == S.BINDING
+            counts["its outcome was"] += state.states[tix] == S.PENDING
+            counts["its node goes"] += row not in self._order.accounts.cluster.nodes
+            counts["twice evicted"] += incarnation > 0
         leave(self, state, evicted)
 
     def counted_known(self: Victims, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
         leaving = any(task.by >= 0 for task in tasks.values())
-        seen["takeover"] += leaving and not self._order.reachable
-        seen["known from a reread"] += leaving and bool(self._order.reachable)
+        counts["takeover"] += leaving and not self._order.reachable
+        counts["known from a reread"] += leaving and bool(self._order.reachable)
         known(self, state, tasks)
 
     def counted(self: Coordinator, items: list[StatusItem], applied: list[list[int]]) -> None:
         for item, tasks in zip(items, applied, strict=True):
             state = self.order.known(item.jid)
             if state is not None and not state.evicted.isdisjoint(tasks):
-                seen["ended well"] += item.state is S.SUCCEEDED
-                seen["adopted elsewhere"] += item.adopted
-                seen["its job goes"] += item.jid in self.leaving
+                counts["ended well"] += item.state is S.SUCCEEDED
+                counts["adopted elsewhere"] += item.adopted
+                counts["its job goes"] += item.jid in self.leaving
         recorded(self, items, applied)
 
     monkeypatch.setattr(Victims, "_leave", counted_leave)
@@ -110,17 +110,17 @@ def _watch_books(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     monkeypatch.setattr(Coordinator, "recorded", counted)
 
 
-def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
+def _watch_late(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
     current, answered, stopped = evictions._current, Victims.answered, Coordinator.stopped
 
     def counted_current(reports: Reports, incarnations: Mapping[str, int]) -> Reports:
         result = current(reports, incarnations)
-        seen["late report"] += len(result.tasks) < len(reports.tasks)
+        counts["late report"] += len(result.tasks) < len(reports.tasks)
         return result
 
     def counted_answered(self: Victims, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
         result = answered(self, plan, answers)
-        seen["late answer"] += BindAnswer.OVER in result.answers
+        counts["late answer"] += BindAnswer.OVER in result.answers
         return result
 
     def counted_stopped(
@@ -129,7 +129,7 @@ def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
         uids: list[str],
         never: list[tuple[int, int]],
     ) -> list[StatusItem]:
-        seen["late answer to a stop"] += self.victims.uids(tasks) != uids
+        counts["late answer to a stop"] += self.victims.uids(tasks) != uids
         return stopped(self, tasks, uids, never)
 
     monkeypatch.setattr(evictions, "_current", counted_current)
@@ -137,18 +137,18 @@ def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     monkeypatch.setattr(Coordinator, "stopped", counted_stopped)
 
 
-def _watch_ledger(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
+def _watch_ledger(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
     """Count in the scripts themselves how often the eviction rules are met."""
     gang = "if group then return GANG, group end"
     guarantee = "if qid then return QUEUE_FULL, qid end"
     beside = "gang kept beside one that may break"
     insert_at_start(monkeypatch, "local function judge_guards(victims)", ANY_LOOSE)
-    count_when(monkeypatch, seen, gang, {"gang kept": "group", beside: "group and any_loose()"})
-    count_when(monkeypatch, seen, guarantee, {"guarantee kept": "qid"})
+    count_when(monkeypatch, counts, gang, {"gang kept": "group", beside: "group and any_loose()"})
+    count_when(monkeypatch, counts, guarantee, {"guarantee kept": "qid"})
     changed = "if not owner or owner[3] ~= 0 or owner[1] ~= run[2] then"
-    count_when(monkeypatch, seen, changed, {"of a changed job": changed[3:-5]})
+    count_when(monkeypatch, counts, changed, {"of a changed job": changed[3:-5]})
     state = "if rec[1] ~= BOUND and rec[1] ~= RUNNING then return false end"
-    count_when(monkeypatch, seen, state, {"a binding one is refused": "rec[1] == BINDING"})
+    count_when(monkeypatch, counts, state, {"a binding one is refused": "rec[1] == BINDING"})
 
 
 def test_a_victim_may_be_of_a_class_that_its_evictor_has_not_read_yet() -> None:

@@ -52,7 +52,7 @@ def gang(draw: Random, name: str) -> list[Item]:
     return [kai_group(name, spec), *pods]
 
 
-def made(seed: int) -> Run:
+def random_run(seed: int) -> Run:
     draw = Random(seed)
     run = Run(
         nodes=0,
@@ -71,7 +71,7 @@ def made(seed: int) -> Run:
 def test_nobody_loses_what_its_queue_may_keep(first: int) -> None:
     evicted: Counter[str] = Counter()
     for seed in range(first, first + 5):
-        run = made(seed)
+        run = random_run(seed)
         run.end()
         evicted += run.sim.core.tally.evicted
     assert evicted["reclaim"], evicted
@@ -84,7 +84,7 @@ def rules_broken(*seeds: int) -> set[str]:
     """The rules that the checker finds broken in these runs, which may come to no end."""
     result = set[str]()
     for seed in seeds:
-        run = made(seed)
+        run = random_run(seed)
         run.until(40.0)
         result |= {v.rule for v in check_lines(run.notes.lines, name="planted").violations}
     return result

@@ -24,7 +24,7 @@ from shared.ledger.entries.stored import BindEntry
 SEEDS = 500
 
 
-def _found(rule: str, *, first: int) -> bool:
+def _breaks(rule: str, *, first: int) -> bool:
     """Whether one of the seeds breaks it; ``first``: one that did when this was written, soon
     over. Where it no longer does, another one costs up to a minute of search: name that."""
     return any(
@@ -45,7 +45,7 @@ def test_an_acknowledgement_before_the_ledger_has_it(monkeypatch: pytest.MonkeyP
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=44)
+    assert _breaks("promise 6", first=44)
 
 
 @pytest.mark.all
@@ -63,7 +63,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=33)
+    assert _breaks("promise 6", first=33)
 
 
 @pytest.mark.all
@@ -77,7 +77,7 @@ def test_a_recorder_that_drops_answers_during_a_batch(monkeypatch: pytest.Monkey
             await record(self, items, expired)
 
     monkeypatch.setattr(Recorder, "record", forgetful)
-    assert _found("ledger audit", first=3)
+    assert _breaks("ledger audit", first=3)
 
 
 @pytest.mark.all
@@ -88,7 +88,7 @@ def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(Executor, "_purge", never)
-    assert _found("unfinished", first=10)
+    assert _breaks("unfinished", first=10)
 
 
 @pytest.mark.all
@@ -103,7 +103,7 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
         self._kick()
 
     monkeypatch.setattr(Executor, "_reread", unguarded)
-    assert _found("promise 6", first=91)
+    assert _breaks("promise 6", first=91)
 
 
 @pytest.mark.all
@@ -118,7 +118,7 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
         return await bind(self, entries)
 
     monkeypatch.setattr(Binding, "_bind", hasty)
-    assert _found("ledger audit", first=27)
+    assert _breaks("ledger audit", first=27)
 
 
 @pytest.mark.all
@@ -129,7 +129,7 @@ def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -
         return []
 
     monkeypatch.setattr(Binding, "_unattended", nothing)
-    assert _found("unfinished", first=2)
+    assert _breaks("unfinished", first=2)
 
 
 @pytest.mark.all
@@ -144,7 +144,7 @@ def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
             await lost(self, shard, send, why, alive=alive)
 
     monkeypatch.setattr(Workers, "_lost", deaf)
-    assert _found("promise 6", first=10)
+    assert _breaks("promise 6", first=10)
 
 
 @pytest.mark.all
@@ -156,7 +156,7 @@ def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.Monke
         note(self, entries[: len(entries) // 2 + 1])
 
     monkeypatch.setattr(ChangedKeys, "note", half)
-    assert _found("promise 6", first=8)
+    assert _breaks("promise 6", first=8)
 
 
 @pytest.mark.all
@@ -170,4 +170,4 @@ def test_a_repair_of_the_books_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         return False
 
     monkeypatch.setattr(Reconciling, "once", hasty)
-    assert _found("promise 6", first=28)
+    assert _breaks("promise 6", first=28)

@@ -74,13 +74,13 @@ def test_seeds_meet_every_fault_conflict_and_retry() -> None:
     raise AssertionError([name for name in names if not counts[name]])
 
 
-def _run_until_seen(seen: Counter[str], *names: str, first: tuple[int, ...]) -> None:
+def _run_until_seen(counts: Counter[str], *names: str, first: tuple[int, ...]) -> None:
     """Run seeds until all of this was seen; that some seed shows it is what is asserted."""
     for seed in seeds(*first):
         build(scenario(seed)).run(until=UNTIL)
-        if all(seen[name] for name in names):
+        if all(counts[name] for name in names):
             return
-    raise AssertionError([name for name in names if not seen[name]])
+    raise AssertionError([name for name in names if not counts[name]])
 
 
 def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.MonkeyPatch) -> None:

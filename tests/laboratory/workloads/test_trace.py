@@ -71,7 +71,7 @@ def test_lines_that_cannot_run_are_counted_by_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "words"),
     [
         ("1,5,1,a\n2,5,two,a\n", ["line 3", "'n'", "'two'", "right column"]),
         ("1,5,1.5,a\n", ["line 2", "'n'", "1.5", "whole number"]),
@@ -84,10 +84,10 @@ def test_lines_that_cannot_run_are_counted_by_reason(tmp_path: Path) -> None:
     ],
 )
 def test_an_unreadable_trace_is_refused_with_line_and_column(
-    tmp_path: Path, rows: str, said: list[str]
+    tmp_path: Path, rows: str, words: list[str]
 ) -> None:
     message = _error(_file(tmp_path, f"at,secs,n,team\n{rows}"))
-    assert all(word in message for word in said), message
+    assert all(word in message for word in words), message
 
 
 def test_an_unknown_column_lists_the_header_and_the_nearest(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_broken_and_missing_files_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("gpus", "name=column"),
         ("gpus=", "name=column"),
@@ -125,8 +125,8 @@ def test_broken_and_missing_files_are_told(tmp_path: Path) -> None:
         ("", "name=column"),
     ],
 )
-def test_column_texts_that_are_wrong(text: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_column_texts_that_are_wrong(text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         parse_columns(text)
 
 

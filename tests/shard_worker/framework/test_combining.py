@@ -169,8 +169,8 @@ def named(names: Sequence[str] | None) -> list[list[HyperDomain]]:
     return [[HyperDomain(name, 1, np.array([0])) for name in names or ()]]
 
 
-def groups(found: list[list[HyperDomain]]) -> list[list[str]]:
-    return [[domain.name for domain in group] for group in found]
+def groups(domains: list[list[HyperDomain]]) -> list[list[str]]:
+    return [[domain.name for domain in group] for group in domains]
 
 
 FIRST: Cases = [

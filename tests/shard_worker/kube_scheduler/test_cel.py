@@ -237,8 +237,8 @@ leaf = st.one_of(
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.recursive(leaf, _tree, max_leaves=12))
-def test_expressions_come_to_what_python_says(made: tuple[str, bool]) -> None:
-    assert value(made[0]) is made[1]
+def test_expressions_come_to_what_python_says(case: tuple[str, bool]) -> None:
+    assert value(case[0]) is case[1]
 
 
 # --- patterns ---------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def two(*objects: Known, tasks: int = 1, **arguments: Any) -> Session:
     return cluster.open()
 
 
-def got(session: Session, name: str) -> list[AssignedDevice]:
+def assigned_devices(session: Session, name: str) -> list[AssignedDevice]:
     return dra_of(session).got(task_of(session, name))
 
 
@@ -136,7 +136,10 @@ class TestDeviceNodes:
         every = claim("c", ask(everything=True))
         session = two(every, *slices)
         WorldStatement(session).allocate(task_of(session, "new-0"), 1)
-        assert sorted(one.offer.device.name for one in got(session, "new-0")) == ["g0", "g1"]
+        assert sorted(one.offer.device.name for one in assigned_devices(session, "new-0")) == [
+            "g0",
+            "g1",
+        ]
         assert open_to(two(every, used, *slices), "new-0") == ["n0"]
 
     def test_the_first_alternative_that_can_be_had(self) -> None:
@@ -146,7 +149,7 @@ class TestDeviceNodes:
         session = two(either, *slices)
         assert open_to(session, "new-0") == ["n0", "n1"]
         WorldStatement(session).allocate(task_of(session, "new-0"), 0)
-        assert [one.request for one in got(session, "new-0")] == ["r/one"]
+        assert [one.request for one in assigned_devices(session, "new-0")] == ["r/one"]
 
     def test_devices_that_have_to_match_or_to_differ(self) -> None:
         mixed = slice_of("n0", gpu("g0", "a"), gpu("g1", "b"))
@@ -193,7 +196,7 @@ class TestDeviceNodes:
         statement.allocate(task_of(session, "watch-0"), 0)
         assert open_to(session, "work-0") == ["n0"]
         statement.allocate(task_of(session, "work-0"), 0)
-        assert len(got(session, "work-0")) == 1
+        assert len(assigned_devices(session, "work-0")) == 1
 
 
 class TestMistakes:
@@ -259,7 +262,7 @@ class TestWhatIsGiven:
         statement.allocate(task_of(session, "new-0"), 1)
         assert open_to(session, "new-1") == ["n1"]
         statement.allocate(task_of(session, "new-1"), 1)
-        assert got(session, "new-0") == got(session, "new-1") != []
+        assert assigned_devices(session, "new-0") == assigned_devices(session, "new-1") != []
         statement.rollback()
         assert open_to(session, "new-1") == ["n0", "n1"]
 
@@ -341,7 +344,7 @@ def test_every_placed_task_has_what_it_asked_for_and_nobody_else_has_it(
         if task.row < 0:
             assert not open_to(session, task.name)
             continue
-        mine = got(session, task.name)
+        mine = assigned_devices(session, task.name)
         assert len(mine) == sum(n for n, _ in each)
         assert {one.offer.pool for one in mine} <= {f"n{task.row}"}
         for j, (n, model) in enumerate(each):

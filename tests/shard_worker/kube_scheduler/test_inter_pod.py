@@ -259,12 +259,12 @@ def test_counts_follow_what_is_done_and_undone(
     session = crowd(names, described, running=True)
     tasks = list(session.world.tasks())
 
-    def seen() -> list[list[bool]]:
+    def open_nodes() -> list[list[bool]]:
         every = np.ones(len(names), np.bool_)
         masks = ([every, *(check.mask for check in session.checks(t))] for t in tasks)
         return [np.logical_and.reduce(result).tolist() for result in masks]
 
-    before = seen()
+    before = open_nodes()
     statement = WorldStatement(session)
     for task in tasks:
         if task.status is Status.PENDING:
@@ -272,12 +272,12 @@ def test_counts_follow_what_is_done_and_undone(
         elif data.draw(st.booleans()):
             statement.evict(task, "test")
         if data.draw(st.integers(0, 3)) == 0:
-            seen()
-    after = seen()
+            open_nodes()
+    after = open_nodes()
     undone = statement.rollback()
-    assert seen() == before
+    assert open_nodes() == before
     statement.redo(undone)
-    assert seen() == after
+    assert open_nodes() == after
 
 
 def test_a_gang_that_keeps_apart_is_spread_over_hosts() -> None:

@@ -37,28 +37,28 @@ def job(jid: int, draw: random.Random) -> Job:
     )
 
 
-def is_in_pool(found: Job) -> bool:
-    return not found.labels
+def is_in_pool(job: Job) -> bool:
+    return not job.labels
 
 
 def check(facts: JobFacts, columns: JobColumns, jobs: dict[int, Job], jids: list[int]) -> None:
     lines = facts.read(columns, np.array(jids, np.int64))
     assert facts.column("jid")[lines].tolist() == jids
 
-    def told(name: str) -> list[object]:
+    def column(name: str) -> list[object]:
         result: list[object] = facts.column(name)[lines].tolist()
         return result
 
     mine = [jobs[jid] for jid in jids]
-    assert told("priority") == [one.priority for one in mine]
-    assert told("created") == [one.created for one in mine]
-    assert told("minimum") == [one.groups[0].minimum for one in mine]
-    assert told("uid") == [one.uid or one.key for one in mine]
-    assert told("group") == [one.key if one.kind == "PodGroup" else "" for one in mine]
-    assert told("in_pool") == [is_in_pool(one) for one in mine]
-    assert told("has_minima") == [bool(one.role_minima) for one in mine]
+    assert column("priority") == [one.priority for one in mine]
+    assert column("created") == [one.created for one in mine]
+    assert column("minimum") == [one.groups[0].minimum for one in mine]
+    assert column("uid") == [one.uid or one.key for one in mine]
+    assert column("group") == [one.key if one.kind == "PodGroup" else "" for one in mine]
+    assert column("in_pool") == [is_in_pool(one) for one in mine]
+    assert column("has_minima") == [bool(one.role_minima) for one in mine]
     contiguous = [len(j.roles) == 1 or j.roles[1].first == j.roles[0].count for j in mine]
-    assert told("tasks") == [
+    assert column("tasks") == [
         one.tasks if good else -1 for one, good in zip(mine, contiguous, strict=True)
     ]
     queues, shapes = facts.column("queue")[lines], facts.column("shape")[lines]

@@ -153,8 +153,8 @@ def test_tiers_and_minima_hold(shape: list[list[tuple[int, int]]], jobs: list[Wa
             assert good[policy.name] >= policy.minimum
 
 
-def _tier_holds(tree: HyperTree, asked: Topology | None, rows: set[int]) -> None:
-    highest = tree.highest(asked)
+def _tier_holds(tree: HyperTree, topology: Topology | None, rows: set[int]) -> None:
+    highest = tree.highest(topology)
     if highest is not None:
         assert tier_of(tree, rows) <= highest
 

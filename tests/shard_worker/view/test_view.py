@@ -45,11 +45,13 @@ def test_amounts_near_the_limit_are_exact() -> None:
 PORT_80 = (("port/TCP/80", (1,)),)
 
 
-def told(row: int, version: int, *, used: int = 0, promised: int = 0) -> tuple[int, str, bytes]:
+def reported_thing(
+    row: int, version: int, *, used: int = 0, promised: int = 0
+) -> tuple[int, str, bytes]:
     return row, "port/TCP/80", pack_thing(version, [0, used, 0, 0, promised])
 
 
-def taken(view: View) -> list[tuple[int, int]]:
+def fits(view: View) -> list[tuple[int, int]]:
     """(fit in the future, fit now) of each row, counted for all and one by one."""
     future, idle = view.things.counts(PORT_80, view.size)
     items = list(zip(future.tolist(), idle.tolist(), strict=True))
@@ -59,13 +61,13 @@ def taken(view: View) -> list[tuple[int, int]]:
 
 def test_named_things_follow_their_records_by_version() -> None:
     view = view_of([record(allocatable=cpus(8))] * 2)
-    assert taken(view) == [(1, 1), (1, 1)], "what nobody has is free, without a word of it"
-    view.set_rows(Rows([], [], [told(0, 5, used=1)]))
-    assert taken(view) == [(0, 0), (1, 1)]
-    view.set_rows(Rows([], [], [told(0, 4), told(1, 4, promised=1)]))
-    assert taken(view) == [(0, 0), (0, 1)], "what is older does not count"
-    view.set_rows(Rows([], [], [told(0, 6), told(1, 6)]))
-    assert taken(view) == [(1, 1), (1, 1)]
+    assert fits(view) == [(1, 1), (1, 1)], "what nobody has is free, without a word of it"
+    view.set_rows(Rows([], [], [reported_thing(0, 5, used=1)]))
+    assert fits(view) == [(0, 0), (1, 1)]
+    view.set_rows(Rows([], [], [reported_thing(0, 4), reported_thing(1, 4, promised=1)]))
+    assert fits(view) == [(0, 0), (0, 1)], "what is older does not count"
+    view.set_rows(Rows([], [], [reported_thing(0, 6), reported_thing(1, 6)]))
+    assert fits(view) == [(1, 1), (1, 1)]
     assert not view.things.image(), "nothing is kept of what nobody has"
 
 
@@ -73,13 +75,13 @@ def test_open_statements_stay_on_top_of_the_records_of_things() -> None:
     view = view_of([record(allocatable=cpus(8))], classes={0: cls(things=PORT_80)})
     statement = ViewStatement(view)
     statement.place(cid=0, group=0, task=0, row=0, level=Level.IDLE_OWN, kind=ALLOCATE)
-    assert taken(view) == [(0, 0)]
-    view.set_rows(Rows([], [], [told(0, 2, used=1)]))
-    assert taken(view) == [(0, 0)]
-    view.set_rows(Rows([], [], [told(0, 3)]))
-    assert taken(view) == [(0, 0)]
+    assert fits(view) == [(0, 0)]
+    view.set_rows(Rows([], [], [reported_thing(0, 2, used=1)]))
+    assert fits(view) == [(0, 0)]
+    view.set_rows(Rows([], [], [reported_thing(0, 3)]))
+    assert fits(view) == [(0, 0)]
     statement.rollback()
-    assert taken(view) == [(1, 1)]
+    assert fits(view) == [(1, 1)]
     assert view.things.settled
 
 

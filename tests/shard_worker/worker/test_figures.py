@@ -6,12 +6,19 @@ import pytest
 
 from shared.messages.messages import Answer, CommitReply, Rows, Verdict
 from tests.shard_worker.placement.support import turn
-from tests.shard_worker.worker.test_worker import NOW, accept, asked, nodes, refuse, worker_of
+from tests.shard_worker.worker.test_worker import (
+    NOW,
+    accept,
+    commit_batch,
+    nodes,
+    refuse,
+    worker_of,
+)
 
 
 def test_accepted_statements_are_counted_with_their_size() -> None:
     worker = worker_of(nodes(2))
-    batch = asked(worker.on_turns([turn(2, jid=1), turn(1, jid=2)], now=NOW))
+    batch = commit_batch(worker.on_turns([turn(2, jid=1), turn(1, jid=2)], now=NOW))
     worker.on_reply(accept(batch, {}))
     figures = worker.take_figures()
     assert figures.statements == {"committed": 2}
@@ -41,7 +48,7 @@ def test_a_refused_statement_is_waste_by_its_cause(verdict: Verdict, result: str
 
 def test_a_refused_operation_of_a_tail_is_waste_of_one() -> None:
     worker = worker_of(nodes(1, cores=8))
-    batch = asked(worker.on_turns([turn(6, minimum=2, tail=4)], now=NOW))
+    batch = commit_batch(worker.on_turns([turn(6, minimum=2, tail=4)], now=NOW))
     tail = [Verdict.COMMITTED, Verdict.FIT, Verdict.COMMITTED, Verdict.FIT]
     worker.on_reply(accept(batch, {}, tail))
     figures = worker.take_figures()

@@ -29,7 +29,7 @@ from shared.units.slots import CPU, PODS
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 from tests.shard_worker.placement.support import cls, cpus, record, turn, view_of
 from tests.shard_worker.turns.sessions import Books
-from tests.shard_worker.worker.test_worker import NOW, asked, told, worker_of
+from tests.shard_worker.worker.test_worker import NOW, commit_batch, outcomes_of, worker_of
 
 ONE, TWO = 0, 1
 CLASSES = {ONE: cls(1), TWO: TaskClass(requests=((CPU, 2000), (PODS, 1)))}
@@ -64,7 +64,7 @@ def test_the_turn_ends_with_the_name_and_the_view_is_as_before(
 ) -> None:
     worker = worker_with(at)
     before = worker.view.columns.image()
-    (outcome,) = told(worker.on_turns([bad], now=NOW))
+    (outcome,) = outcomes_of(worker.on_turns([bad], now=NOW))
     assert outcome.code is OutcomeCode.INFEASIBLE
     skip = read(outcome.reasons)
     assert skip is not None
@@ -72,7 +72,7 @@ def test_the_turn_ends_with_the_name_and_the_view_is_as_before(
     assert skip[1] == f"plugin frail raised at {point}: KeyError: 'rack'"
     assert worker.view.columns.image() == before
     worker.validate()
-    assert len(asked(worker.on_turns([good], now=NOW)).statements) == 1
+    assert len(commit_batch(worker.on_turns([good], now=NOW)).statements) == 1
 
 
 def test_it_is_counted_and_its_traceback_is_sent_once_of_each_kind() -> None:
@@ -125,7 +125,7 @@ def test_a_plugin_of_ours_that_raises_does_not_take_the_worker_with_it(
     view: View = view_of([record(allocatable=cpus(8))] * 2, classes=CLASSES)
     worker = worker_of(view, session=open_session(policy))
     before = worker.view.columns.image()
-    (outcome,) = told(worker.on_turns([bad], now=NOW))
+    (outcome,) = outcomes_of(worker.on_turns([bad], now=NOW))
     skip = read(outcome.reasons)
     assert skip == (
         Reason.PLUGIN_ERROR,
@@ -134,7 +134,7 @@ def test_a_plugin_of_ours_that_raises_does_not_take_the_worker_with_it(
     assert worker.view.columns.image() == before
     worker.validate()
     assert worker.take_figures().plugin_errors == {"binpack": 1}
-    assert len(asked(worker.on_turns([good], now=NOW)).statements) == 1
+    assert len(commit_batch(worker.on_turns([good], now=NOW)).statements) == 1
 
 
 def test_an_error_outside_plugins_fails_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:

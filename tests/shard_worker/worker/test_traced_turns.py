@@ -15,10 +15,10 @@ from tests.shard_worker.turns.test_session_turns import CLASSES, SessionStage, f
 from tests.shard_worker.worker.test_worker import (
     NOW,
     accept,
-    asked,
+    commit_batch,
     nodes,
+    outcomes_of,
     refuse,
-    told,
     used,
     worker_of,
 )
@@ -38,14 +38,16 @@ COMMITTED = [TraceStage.PLACEMENT, TraceStage.COMMIT]
 
 def test_an_untraced_turn_brings_no_steps() -> None:
     worker = worker_of(nodes(1))
-    (outcome,) = told(worker.on_reply(accept(asked(worker.on_turns([turn(2)], now=NOW)), {})))
+    (outcome,) = outcomes_of(
+        worker.on_reply(accept(commit_batch(worker.on_turns([turn(2)], now=NOW)), {}))
+    )
     assert outcome.steps == ()
 
 
 def test_a_flat_turn_tells_nodes_levels_scores_and_the_verdict() -> None:
     worker = worker_of(nodes(3))
-    batch = asked(worker.on_turns([replace(turn(2), traced=True)], now=NOW))
-    (outcome,) = told(worker.on_reply(accept(batch, {})))
+    batch = commit_batch(worker.on_turns([replace(turn(2), traced=True)], now=NOW))
+    (outcome,) = outcomes_of(worker.on_reply(accept(batch, {})))
     assert stages(outcome) == [*FLAT, *COMMITTED]
     assert step_of(outcome, TraceStage.GRADIENT).levels == [3, 0, 0, 0]
     placed = step_of(outcome, TraceStage.PLACEMENT)
@@ -59,10 +61,10 @@ def test_a_flat_turn_tells_nodes_levels_scores_and_the_verdict() -> None:
 
 def test_each_attempt_after_a_refusal_is_told_with_the_node_that_was_taken() -> None:
     worker = worker_of(nodes(2), limits=WorkerLimits(repairs=1))
-    batch = asked(worker.on_turns([replace(turn(1), traced=True)], now=NOW))
+    batch = commit_batch(worker.on_turns([replace(turn(1), traced=True)], now=NOW))
     row = batch.statements[0].core[0].rows[0]
-    again = asked(worker.on_reply(refuse(Verdict.FIT, {row: used(4, version=7)})))
-    (outcome,) = told(worker.on_reply(accept(again, {})))
+    again = commit_batch(worker.on_reply(refuse(Verdict.FIT, {row: used(4, version=7)})))
+    (outcome,) = outcomes_of(worker.on_reply(accept(again, {})))
     assert stages(outcome) == [*FLAT, *COMMITTED, *FLAT, *COMMITTED]
     first, second = (step for step in outcome.steps if step.stage is TraceStage.COMMIT)
     assert first.text.endswith("took the idle room of a node first (attempt 1 of at most 2)")
@@ -73,7 +75,7 @@ def test_each_attempt_after_a_refusal_is_told_with_the_node_that_was_taken() -> 
 
 def test_a_turn_without_a_place_tells_why_it_was_discarded() -> None:
     worker = worker_of(nodes(1, cores=2))
-    (outcome,) = told(worker.on_turns([replace(turn(3), traced=True)], now=NOW))
+    (outcome,) = outcomes_of(worker.on_turns([replace(turn(3), traced=True)], now=NOW))
     assert outcome.code is OutcomeCode.INFEASIBLE
     step = outcome.steps[-1]
     assert (step.stage, step.role, step.reasons) == (

@@ -42,7 +42,7 @@ def test_a_value_is_the_array_of_its_fields_behind_a_seal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "said"),
+    ("at", "value", "message"),
     [
         (0, "7", r"Expected `int`, got `str` - at `\$\[0\]`"),
         (0, True, r"got `bool` - at `\$\[0\]`"),
@@ -62,11 +62,11 @@ def test_a_value_is_the_array_of_its_fields_behind_a_seal() -> None:
     ],
 )
 def test_a_value_of_another_type_is_refused_with_its_position(
-    at: int, value: object, said: str
+    at: int, value: object, message: str
 ) -> None:
     fields = [*FIELDS]
     fields[at] = value
-    with pytest.raises(Malformed, match=f"^tree: .*{said}"):
+    with pytest.raises(Malformed, match=f"^tree: .*{message}"):
         CODEC.decode(pack_sealed(b"tree", fields))
 
 

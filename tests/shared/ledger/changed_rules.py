@@ -37,10 +37,10 @@ def disable(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
 
 
 def count_when(
-    monkeypatch: pytest.MonkeyPatch, seen: Counter[str], line: str, met: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, counts: Counter[str], line: str, met: dict[str, str]
 ) -> None:
     """Let ``line`` count in ``seen`` what it meets. ``met``: name -> its condition in Lua."""
     declare = server.LUA.runtime.eval(b"function(met) rawset(_G, 'meet', met) end")
-    declare(lambda name: seen.update((name.decode(),)))
+    declare(lambda name: counts.update((name.decode(),)))
     printed = [f"if {when} then meet('{name}') end " for name, when in met.items()]
     change(monkeypatch, line, "".join(printed) + line)

@@ -149,7 +149,7 @@ def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
     return runs
 
 
-def told(entry: LogEntry, kind: type[E]) -> E:
+def entry_of_kind(entry: LogEntry, kind: type[E]) -> E:
     """This entry, which must be of this kind."""
     assert isinstance(entry, kind)
     return entry

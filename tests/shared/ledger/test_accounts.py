@@ -27,11 +27,11 @@ from tests.shared.ledger.support import (
     ROOT,
     SMALL,
     Desk,
+    entry_of_kind,
     job,
     node,
     run,
     statement,
-    told,
 )
 
 V, S = Verdict, TaskState
@@ -123,9 +123,9 @@ async def test_nominations_lapse_and_die_with_their_job(desk: Desk) -> None:
     for row in range(3):
         assert (await desk.slots(row))[CPU] == (8000, 0, 0, 0, 0)
     status, dropped, changed = (await desk.ledger.read_log("0"))[-3:]
-    assert told(status, StatusEntry).expired == [7]
-    assert told(dropped, IntakeEntry).dropped == [8]
-    assert told(changed, IntakeEntry).dropped == [9]
+    assert entry_of_kind(status, StatusEntry).expired == [7]
+    assert entry_of_kind(dropped, IntakeEntry).dropped == [8]
+    assert entry_of_kind(changed, IntakeEntry).dropped == [9]
 
 
 async def test_a_job_that_changes_keeps_what_it_held(desk: Desk) -> None:
@@ -177,7 +177,7 @@ async def test_objects_and_partition_are_kept(desk: Desk) -> None:
     assert snapshot.partition == PutPartition(3, {0: [0, 2], 1: []})
     assert snapshot.classes[SMALL] == b"small"
     assert snapshot.queue_specs[LEAF] == b"leaf"
-    last = told((await desk.ledger.read_log("0"))[-2], IntakeEntry)
+    last = entry_of_kind((await desk.ledger.read_log("0"))[-2], IntakeEntry)
     assert last.ops == [PutObject("policy", binary), PutObject("class/é", b"x")]
 
 

@@ -19,10 +19,10 @@ from tests.shared.ledger.support import (
     ROOT,
     SMALL,
     Desk,
+    entry_of_kind,
     job,
     run,
     statement,
-    told,
 )
 
 REQUESTS = {c.cid: c.requests for c in CLASSES}
@@ -98,7 +98,7 @@ async def test_it_is_told_in_the_log_as_what_it_is(desk: Desk) -> None:
     tail = await desk.ledger.log_tail()
     await desk.record(adopted(7, [0, 9], [2, 77]))
     (entry,) = await desk.ledger.read_log(tail)
-    status = told(entry, StatusEntry)
+    status = entry_of_kind(entry, StatusEntry)
     assert status.items == [adopted(7, [0], [2])]
     assert sorted(status.fresh.rows) == [0, 2]
 

@@ -48,10 +48,10 @@ from tests.shared.ledger.support import (
     SMALL,
     Desk,
     cluster,
+    entry_of_kind,
     job,
     node,
     statement,
-    told,
 )
 from tests.shared.ledger.test_things import Amounts, amounts, things
 
@@ -127,7 +127,7 @@ async def test_task_record_bind_stream_and_log_tell_which(desk: Desk) -> None:
     }
     assert (await desk.ledger.read_binds("b"))[-1].devices == {(7, 1): part(600, of=1)}
     *_, entry = await desk.ledger.read_log("0")
-    accepted = told(entry, CommitEntry).accepted[0]
+    accepted = entry_of_kind(entry, CommitEntry).accepted[0]
     assert [r.devices for r in (*accepted.core, *accepted.tail)] == [(), part(600, of=1)]
 
 
@@ -211,7 +211,7 @@ async def test_one_that_the_cluster_has_elsewhere_gives_its_device_back(desk: De
     await desk.record(StatusItem(S.RELEASING, 8, [0], [1], SMALL, 0, part(700, of=1)))
     assert (await things(desk, 1))["gpu/1"][0] == (1000, 1400, 0, 700, 0), "as it is, also beyond"
     *_, entry = await desk.ledger.read_log("0")
-    assert told(entry, StatusEntry).items[0].devices == part(700, of=1)
+    assert entry_of_kind(entry, StatusEntry).items[0].devices == part(700, of=1)
 
 
 async def test_a_node_declares_what_it_has_and_takes_back_what_it_has_no_more(desk: Desk) -> None:
@@ -220,7 +220,7 @@ async def test_a_node_declares_what_it_has_and_takes_back_what_it_has_no_more(de
     await desk.store(node(0, things=(("gpu/0", (500, 100)), ("gpu/1", (0, 0)))))
     assert await things(desk) == {"gpu/0": [(500, 600, 0, 0, 0), (100, 10, 0, 0, 0)]}
     assert await placed(desk, 8, part(1, of=1)) is V.FIT
-    entry = told((await desk.ledger.read_log("0"))[-2], IntakeEntry)
+    entry = entry_of_kind((await desk.ledger.read_log("0"))[-2], IntakeEntry)
     assert sorted(name for _, name, _ in entry.fresh.things) == ["gpu/0", "gpu/1"]
     await desk.store(DropNode(0, NONE))
     await desk.record(StatusItem(S.SUCCEEDED, 7, [0], [0]))

@@ -40,10 +40,10 @@ from tests.shared.ledger.support import (
     ROOT,
     SMALL,
     Desk,
+    entry_of_kind,
     job,
     run,
     statement,
-    told,
 )
 
 
@@ -71,7 +71,7 @@ def used(tasks: int) -> dict[int, int]:
 async def test_log_and_bind_stream_tell_of_it(desk: Desk) -> None:
     await running(desk)
     await desk.commit(evicting(victims([1], [0]), guards=GUARD_GANG))
-    entry = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
+    entry = entry_of_kind((await desk.ledger.read_log("0"))[-1], CommitEntry)
     assert [(c.evictions, c.reason) for c in entry.accepted] == [
         ([replace(victims([1], [0]), guards=GUARD_GANG)], "preempt: priority")
     ]

@@ -25,10 +25,10 @@ from tests.shared.ledger.support import (
     ROOT,
     SMALL,
     Desk,
+    entry_of_kind,
     job,
     run,
     statement,
-    told,
 )
 
 S = TaskState
@@ -61,7 +61,7 @@ async def test_the_log_holds_only_the_keys_of_documents(desk: Desk) -> None:
     assert snapshot.documents == {POD: b"\x00one \xff", "Node//n": b"two"}
     assert set(snapshot.jobs) == {7}
     assert (await desk.ledger.snapshot(workload=False)).documents == {}
-    entry = told((await desk.ledger.read_log("0"))[-1], IntakeEntry)
+    entry = entry_of_kind((await desk.ledger.read_log("0"))[-1], IntakeEntry)
     assert entry.ops == [job(7)]
     assert sorted(entry.documents) == ["Node//n", POD]
 
@@ -74,7 +74,7 @@ async def test_documents_alone_change_and_go_and_the_log_tells_which(desk: Desk)
     assert (await desk.ledger.snapshot()).documents == {"Node//n": b"two"}
     assert (await desk.ledger.store(first)).replayed
     assert (await desk.ledger.snapshot()).documents == {"Node//n": b"two"}
-    entries = [told(entry, IntakeEntry) for entry in await desk.ledger.read_log(tail)]
+    entries = [entry_of_kind(entry, IntakeEntry) for entry in await desk.ledger.read_log(tail)]
     assert [(entry.ops, entry.documents) for entry in entries] == [
         ([], [POD, "Node//n"]),
         ([], [POD, "Pod/ns/none"]),

@@ -184,14 +184,14 @@ async def test_the_log_of_a_run_that_nobody_accepted_does_not_grow(place: LeaseL
     assert await ledger.log_tail() == "0"
     await ledger.bless(leader)
 
-    async def told() -> list[tuple[str, Epoch]]:
+    async def epoch_entries() -> list[tuple[str, Epoch]]:
         entries = await ledger.read_log("0")
         return [(e.writer, e.epoch) for e in entries if isinstance(e, EpochEntry)]
 
-    assert await told() == [("0", shard), (COORDINATOR, leader)]
+    assert await epoch_entries() == [("0", shard), (COORDINATOR, leader)]
     await ledger.bless(leader)
     later = await ledger.claim("0", leader=leader)
-    assert await told() == [("0", shard), (COORDINATOR, leader), ("0", later)]
+    assert await epoch_entries() == [("0", shard), (COORDINATOR, leader), ("0", later)]
 
 
 # --- a shard ----------------------------------------------------------------------------------

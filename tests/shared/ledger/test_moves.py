@@ -19,7 +19,7 @@ from tests.shared.ledger.evicting import (
     verdict,
     victims,
 )
-from tests.shared.ledger.support import BIG, CPU, Desk, run, statement, told
+from tests.shared.ledger.support import BIG, CPU, Desk, entry_of_kind, run, statement
 
 PRIORITY = 5
 TAKEN = (V.COMMITTED, V.RECHECKED)
@@ -38,7 +38,7 @@ async def test_a_victim_is_promised_its_new_place_in_the_same_statement(desk: De
     held = (await desk.ledger.snapshot()).nominations[VICTIM]
     new = Run(NOMINATE, BIG, 0, [1], [1], [], [], [4])
     assert held == Nomination(VICTIM, PRIORITY, held.since, 9e9, [new])
-    entry = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
+    entry = entry_of_kind((await desk.ledger.read_log("0"))[-1], CommitEntry)
     assert entry.accepted[0].evictions == [moving([1], [0], [1])]
     [evicted] = (await desk.ledger.read_binds("b"))[-1].evicts
     assert evicted == Evicted(VICTIM, WINNER, "preempt: priority", [1], [0], [0], [1])

@@ -276,13 +276,13 @@ class LedgerPair:
             )
         return StatusItem(state, jid, tasks, rows)
 
-    def restart(self, jid: int, known: dict[int, TaskRecord]) -> StatusItem:
+    def restart(self, jid: int, records: dict[int, TaskRecord]) -> StatusItem:
         """Mostly tasks that have ended, now and then named by another incarnation."""
         r = self.rng
-        ended = [tix for tix, task in known.items() if task.state in ENDED or r.random() < 0.1]
+        ended = [tix for tix, task in records.items() if task.state in ENDED or r.random() < 0.1]
         tasks = r.sample(ended, min(len(ended), r.choice((1, 2, 4)))) or [0]
         incarnations = [
-            known[t].incarnation + (r.random() < 0.1) if t in known else 0 for t in tasks
+            records[t].incarnation + (r.random() < 0.1) if t in records else 0 for t in tasks
         ]
         rows = [0] * len(tasks)
         return StatusItem(TaskState.PENDING, jid, tasks, rows, restarts=tuple(incarnations))

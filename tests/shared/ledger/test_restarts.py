@@ -16,10 +16,10 @@ from tests.shared.ledger.support import (
     SHARED,
     SMALL,
     Desk,
+    entry_of_kind,
     job,
     run,
     statement,
-    told,
 )
 
 S = TaskState
@@ -61,7 +61,7 @@ async def test_a_restarted_task_is_pending_as_the_next_incarnation(desk: Desk) -
         assert record is not None
         assert (record.state, record.incarnation, record.by) == (S.PENDING, 1, -1)
     assert await desk.slots(0) == before  # its room was given back when it ended
-    entry = told((await desk.ledger.read_log("0"))[-1], StatusEntry)
+    entry = entry_of_kind((await desk.ledger.read_log("0"))[-1], StatusEntry)
     assert entry.items == [StatusItem(S.PENDING, JID, [0, 1, 2], [0, 0, 0])]
     assert entry.fresh.rows == []
 

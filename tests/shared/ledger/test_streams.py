@@ -10,7 +10,7 @@ from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, Stat
 from shared.ledger.errors import LedgerTrimmed
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.messages.messages import StatusItem, TaskState
-from tests.shared.ledger.support import SMALL, Desk, job, run, statement, told
+from tests.shared.ledger.support import SMALL, Desk, entry_of_kind, job, run, statement
 
 
 async def test_the_log_tells_every_change_in_order(desk: Desk) -> None:
@@ -20,10 +20,10 @@ async def test_the_log_tells_every_change_in_order(desk: Desk) -> None:
     entries = await desk.ledger.read_log("0")
     kinds = [EpochEntry] * 3 + [IntakeEntry] * 2 + [CommitEntry, StatusEntry]
     assert [type(entry) for entry in entries] == kinds
-    commit = told(entries[-2], CommitEntry)
+    commit = entry_of_kind(entries[-2], CommitEntry)
     assert commit.accepted[0].core == [run([0], [2])]
     assert commit.fresh == committed.fresh
-    assert told(entries[-1], StatusEntry).fresh == reported.fresh
+    assert entry_of_kind(entries[-1], StatusEntry).fresh == reported.fresh
     assert (commit.writer, commit.epoch, commit.sequence) == ("0", desk.epochs["0"], 1)
 
 

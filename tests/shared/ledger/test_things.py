@@ -21,11 +21,11 @@ from tests.shared.ledger.support import (
     SHARED,
     SMALL,
     Desk,
+    entry_of_kind,
     job,
     node,
     run,
     statement,
-    told,
 )
 
 Amounts = dict[str, list[tuple[int, ...]]]
@@ -163,10 +163,10 @@ async def test_the_log_tells_of_each_thing_that_moved_and_of_no_other(desk: Desk
     await ported(desk, 7)
     await desk.record(StatusItem(TaskState.SUCCEEDED, 7, [0], [0]))
     *_, observed, committed, ended = await desk.ledger.read_log("0")
-    assert amounts(told(observed, IntakeEntry).fresh) == {DEVICE: [(0, 0, 1, 0, 0)]}
-    assert amounts(told(committed, CommitEntry).fresh) == {HOST_PORT: [(0, 1, 0, 0, 0)]}
-    assert amounts(told(ended, StatusEntry).fresh) == {HOST_PORT: [(0, 0, 0, 0, 0)]}
-    fresh = told(ended, StatusEntry).fresh
+    assert amounts(entry_of_kind(observed, IntakeEntry).fresh) == {DEVICE: [(0, 0, 1, 0, 0)]}
+    assert amounts(entry_of_kind(committed, CommitEntry).fresh) == {HOST_PORT: [(0, 1, 0, 0, 0)]}
+    assert amounts(entry_of_kind(ended, StatusEntry).fresh) == {HOST_PORT: [(0, 0, 0, 0, 0)]}
+    fresh = entry_of_kind(ended, StatusEntry).fresh
     assert fresh.things[0][:2] == (0, HOST_PORT)
     snapshot = await desk.ledger.snapshot()
     version = unpack_thing(fresh.things[0][2])[0]

@@ -17,11 +17,11 @@ from tests.shared.ledger.support import (
     PORTED,
     ROOT,
     Desk,
+    entry_of_kind,
     job,
     node,
     run,
     statement,
-    told,
 )
 
 V = Verdict
@@ -111,7 +111,7 @@ async def test_a_statement_replaces_its_own_nominations_and_keeps_since(desk: De
     assert after.since == before.since > 0
     assert [(r.tasks, r.rows) for r in after.runs] == [([0], [1])]
     assert (await desk.slots(0))[CPU] == (8000, 4000, 0, 0, 0)
-    last = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
+    last = entry_of_kind((await desk.ledger.read_log("0"))[-1], CommitEntry)
     assert last.accepted[0].dropped == [7]
 
 
@@ -258,7 +258,7 @@ async def test_a_tail_stands_alone_and_falls_with_its_core(desk: Desk) -> None:
     )
     assert reply.answers[0].tail == [V.COMMITTED, V.FIT, V.COMMITTED]
     assert (reply.answers[1].verdict, reply.answers[1].tail) == (V.GANG, [])
-    entry = told((await desk.ledger.read_log("0"))[-1], CommitEntry)
+    entry = entry_of_kind((await desk.ledger.read_log("0"))[-1], CommitEntry)
     assert entry.accepted[0].tail[0].tasks == [2, 4]
     assert entry.refused == [(7, V.FIT), (8, V.GANG)]
 

@@ -274,10 +274,10 @@ def test_every_script_has_a_call() -> None:
 def _failing(name: str) -> Callable[[str], tuple[bytes, str]]:
     original = calls.script
 
-    def script(wanted: str) -> tuple[bytes, str]:
-        if wanted != name:
-            return original(wanted)
-        text = FAILING + original(wanted)[0] + b"\nend\nreturn script()\n"
+    def script(expected: str) -> tuple[bytes, str]:
+        if expected != name:
+            return original(expected)
+        text = FAILING + original(expected)[0] + b"\nend\nreturn script()\n"
         return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
     return script

@@ -38,7 +38,7 @@ def test_amounts_are_numbers_or_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         ("card/0=1000", "no JSON"),
         ("[]", "not an object of at most 64 devices; write for example"),
@@ -60,8 +60,8 @@ def test_amounts_are_numbers_or_lists() -> None:
         ('{"c": null}', "c: write one amount"),
     ],
 )
-def test_unreadable_device_amounts_are_refused_with_the_remedy(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told.replace("[", r"\[")):
+def test_unreadable_device_amounts_are_refused_with_the_remedy(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
         read_devices(text)
 
 

@@ -29,7 +29,7 @@ def test_flag_goes_before_environment_before_default(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "messages"),
     [
         ("QUADRANT_SHARDS", "0", ["QUADRANT_SHARDS", "greater than or equal to 1"]),
         ("QUADRANT_SHARDS", "four", ["QUADRANT_SHARDS", "valid integer", "shard workers"]),
@@ -47,14 +47,14 @@ def test_flag_goes_before_environment_before_default(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_mistake_names_variable_and_remedy(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: list[str]
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, messages: list[str]
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError) as caught:
         load_settings()
     message = str(caught.value)
     assert len(message.splitlines()) == 1, message
-    assert all(part in message for part in told), message
+    assert all(part in message for part in messages), message
 
 
 def test_the_shadow_has_nobody_bind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_token_entry_holds_the_hash_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not a list of tokens"),
         ("[]", "not a list of tokens"),
@@ -90,10 +90,10 @@ def test_a_token_entry_holds_the_hash_only() -> None:
         (f"- {{name: a, role: submit, queues: [1], hash: {HASH}}}", "not a list of names"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, said: str) -> None:
+def test_a_mistake_is_told_with_its_place(text: str, message: str) -> None:
     with pytest.raises(TokenError) as error:
         parse_tokens(text)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_names_and_hashes_are_not_used_twice() -> None:

@@ -26,7 +26,7 @@ def document(obj: dict[str, Any]) -> Document:
     return Document(Key(obj["kind"], "", "a"), orjson.dumps(obj), CREATED)
 
 
-def shown(obj: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
+def live_object(obj: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
     """As a server shows it: ``labels`` and ``annotations`` go into the metadata."""
     live = copy.deepcopy(obj)
     live["metadata"] |= {"uid": "u", "resourceVersion": "5", "generation": 1}
@@ -38,7 +38,7 @@ def shown(obj: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_pod_that_was_placed_comes_back_as_it_was() -> None:
     obj = written("Pod", spec={"containers": []})
-    live = shown(
+    live = live_object(
         obj, spec={"nodeName": "n"}, status={"phase": "Running"}, annotations={OWN[0]: "1"}
     )
     assert authored(POD, live, document(obj), live) == obj
@@ -52,7 +52,7 @@ def test_a_pod_that_was_placed_comes_back_as_it_was() -> None:
 
 def test_another_node_than_the_one_shown_is_a_word() -> None:
     obj = written("Pod", spec={"containers": []})
-    live = shown(obj, spec={"nodeName": "n"})
+    live = live_object(obj, spec={"nodeName": "n"})
     sent = copy.deepcopy(live)
     sent["spec"]["nodeName"] = "other"
     assert authored(POD, sent, document(obj), live)["spec"]["nodeName"] == "other"
@@ -66,12 +66,14 @@ def test_own_annotations_are_nobodys() -> None:
 def test_status_only_where_it_can_be_said() -> None:
     assert "status" not in authored(POD, written("Pod", status={"phase": "Running"}), None, None)
     node = written("Node", status={"allocatable": {"cpu": "1"}})
-    live = shown(node, status={"capacity": {"cpu": "1"}, "conditions": [1]}, labels={"host": "a"})
+    live = live_object(
+        node, status={"capacity": {"cpu": "1"}, "conditions": [1]}, labels={"host": "a"}
+    )
     assert authored(NODE, live, document(node), live) == node
     bare = {k: v for k, v in live.items() if k != "status"}
     assert authored(NODE, bare, document(node), live) == node
     queue = written("Queue")
-    live = shown(queue, spec={}, status={"state": "Open", "pending": 1})
+    live = live_object(queue, spec={}, status={"state": "Open", "pending": 1})
     assert authored(QUEUE, live, document(queue), live) == queue | {"spec": {}}
     closed = live | {"status": {"state": "Closed"}}
     assert authored(QUEUE, closed, document(queue), live)["status"] == {"state": "Closed"}
@@ -86,7 +88,7 @@ def test_the_authored_object_is_recovered_from_the_shown_one(
 ) -> None:
     obj = written("Pod", spec=spec)
     obj["metadata"]["labels"] = labels
-    live = shown(
+    live = live_object(
         obj,
         spec={k: v for k, v in more.items() if k not in spec},
         labels={k: v for k, v in other.items() if k not in labels},
@@ -99,7 +101,7 @@ def test_the_authored_object_is_recovered_from_the_shown_one(
 
 def test_a_preview_keeps_what_the_server_adds() -> None:
     old, new = written("Pod", spec={"a": 1, "b": 1}), written("Pod", spec={"a": 2})
-    live = shown(old, spec={"nodeName": "n"}, status={"phase": "Running"}, labels={"l": "1"})
+    live = live_object(old, spec={"nodeName": "n"}, status={"phase": "Running"}, labels={"l": "1"})
     shown_object = preview(document(new), document(old), live)
     assert shown_object["spec"] == {"a": 2, "nodeName": "n"}
     assert shown_object["status"] == {"phase": "Running"}

@@ -14,20 +14,20 @@ from shared.schemas.catalogue import SCHEMAS
 WRITTEN = sorted(kind.kind for kind in KINDS if "patch" in kind.verbs)
 
 
-def told(schema: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+def list_keys(schema: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Path and key of every list whose items have one."""
     for part in schema.get("allOf", []):
-        yield from told(part, path, depth)
+        yield from list_keys(part, path, depth)
     if "$ref" in schema and depth < 20:
-        yield from told(SCHEMAS[schema["$ref"].rpartition("/")[2]], path, depth + 1)
+        yield from list_keys(SCHEMAS[schema["$ref"].rpartition("/")[2]], path, depth + 1)
     for name, inner in schema.get("properties", {}).items():
         if name != "status":
-            yield from told(inner, f"{path}.{name}", depth + 1)
+            yield from list_keys(inner, f"{path}.{name}", depth + 1)
     if schema.get("type") == "array":
         if key := schema.get("x-kubernetes-patch-merge-key"):
             assert schema["x-kubernetes-list-map-keys"][0] == key
             yield path, key
-        yield from told(schema["items"], path, depth + 1)
+        yield from list_keys(schema["items"], path, depth + 1)
 
 
 def sets(schema: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[str]:
@@ -66,7 +66,7 @@ def test_lists_with_keys(kind: str) -> None:
         for path, key in done(shape_of(kind))
         if path.endswith(".template.metadata.ownerReferences")
     }
-    assert set(told(SCHEMAS[kind])) == set(done(shape_of(kind))) - hidden
+    assert set(list_keys(SCHEMAS[kind])) == set(done(shape_of(kind))) - hidden
 
 
 @pytest.mark.parametrize("kind", WRITTEN)

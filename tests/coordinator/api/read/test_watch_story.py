@@ -29,7 +29,7 @@ LOOKS = 20
 Picture = dict[str, Any]
 
 
-def seen(value: dict[str, Any]) -> Any:
+def fields_of(value: dict[str, Any]) -> Any:
     """Fields of an object that must never be stale."""
     meta, status = value["metadata"], value.get("status") or {}
     where = (value.get("spec") or {}).get("nodeName")
@@ -56,7 +56,7 @@ class WatchFollower:
         token: dict[str, str] = {}
         while True:
             page = await self.client.get(self.path, limit="2", **token)
-            self.known |= {o["metadata"]["name"]: seen(o) for o in page["items"]}
+            self.known |= {o["metadata"]["name"]: fields_of(o) for o in page["items"]}
             self.since = self.since or page["metadata"]["resourceVersion"]
             if "continue" not in page["metadata"]:
                 return
@@ -81,7 +81,7 @@ class WatchFollower:
         if event["type"] == "DELETED":
             self.known.pop(name, None)
         else:
-            self.known[name] = seen(value)
+            self.known[name] = fields_of(value)
 
     async def run(self, writing: asyncio.Event) -> None:
         await self.list()
@@ -95,7 +95,7 @@ class WatchFollower:
     async def fresh(self) -> Picture:
         """Picture of a new list."""
         items = (await self.client.get(self.path))["items"]
-        return {o["metadata"]["name"]: seen(o) for o in items}
+        return {o["metadata"]["name"]: fields_of(o) for o in items}
 
 
 async def write(service: Running, client: Client, chance: random.Random) -> None:

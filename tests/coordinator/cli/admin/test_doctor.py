@@ -135,7 +135,7 @@ def test_a_check_that_hangs_is_told_and_holds_up_nobody() -> None:
 # --- the checks -----------------------------------------------------------------------------------
 
 
-def told(name: str, where: DoctorPlace) -> CheckEnded:
+def check_end(name: str, where: DoctorPlace) -> CheckEnded:
     with pytest.raises(CheckEnded) as caught:
         run(name, where)
     assert isinstance(caught.value, Skipped) or caught.value.remedy
@@ -145,7 +145,7 @@ def told(name: str, where: DoctorPlace) -> CheckEnded:
 def test_python(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("python", DoctorPlace(None)).startswith("Python 3.")
     monkeypatch.setattr(doctor_checks, "PYTHON", (4, 0))
-    assert "install Python 4.0" in told("python", DoctorPlace(None)).remedy
+    assert "install Python 4.0" in check_end("python", DoctorPlace(None)).remedy
 
 
 def test_policy(short_dir: Path) -> None:
@@ -154,31 +154,31 @@ def test_policy(short_dir: Path) -> None:
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n")
     assert "is valid" in run("policy", place(short_dir, policy=file))
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: gnag}]}]\n")
-    wrong = told("policy", place(short_dir, policy=file))
+    wrong = check_end("policy", place(short_dir, policy=file))
     assert "gnag" in wrong.found
     assert wrong.remedy.endswith(f"quadrant config check {file}")
     policy = "actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n"
     file.write_text(policy + "metrics: {address: p}\n")
-    assert "metrics.address" in told("policy", place(short_dir, policy=file)).found
+    assert "metrics.address" in check_end("policy", place(short_dir, policy=file)).found
 
 
 def test_run_dir(short_dir: Path) -> None:
     assert "can be written" in run("run_dir", place(short_dir / "new" / "deep"))
     assert not (short_dir / "new").exists()
     (short_dir / "file").touch()
-    assert "is not a directory" in told("run_dir", place(short_dir / "file")).found
+    assert "is not a directory" in check_end("run_dir", place(short_dir / "file")).found
     short_dir.chmod(0o755)
-    assert f"chmod go= {short_dir}" in told("run_dir", place(short_dir)).remedy
+    assert f"chmod go= {short_dir}" in check_end("run_dir", place(short_dir)).remedy
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
 def test_a_run_dir_that_cannot_be_written() -> None:
-    assert "QUADRANT_RUN_DIR" in told("run_dir", place(Path("/proc/quadrant"))).remedy
+    assert "QUADRANT_RUN_DIR" in check_end("run_dir", place(Path("/proc/quadrant"))).remedy
 
 
 def test_socket_path(short_dir: Path) -> None:
     assert "of 107 bytes" in run("socket_path", place(short_dir))
-    assert isinstance(told("socket_path", place(short_dir / ("d" * 100))), DoctorWarning)
+    assert isinstance(check_end("socket_path", place(short_dir / ("d" * 100))), DoctorWarning)
 
 
 class Usage(NamedTuple):
@@ -190,14 +190,14 @@ class Usage(NamedTuple):
 def test_disk(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "free at" in run("disk", place(short_dir))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 1 << 40, 1 << 20))
-    assert "1 MiB free" in told("disk", place(short_dir)).found
+    assert "1 MiB free" in check_end("disk", place(short_dir)).found
 
 
 def test_fsync(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_checks, "FSYNC_SECONDS", 60.0)
     assert "ms at" in run("fsync", place(short_dir))
     monkeypatch.setattr(doctor_checks, "FSYNC_SECONDS", 0.0)
-    assert "faster disk" in told("fsync", place(short_dir)).remedy
+    assert "faster disk" in check_end("fsync", place(short_dir)).remedy
 
 
 def test_memory(tmp_path: Path, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,12 +212,12 @@ def test_memory(tmp_path: Path, short_dir: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{3 << 20}\n")
     assert available_memory(tmp_path) == 2 << 20
     monkeypatch.setattr(doctor_checks, "available_memory", lambda: 2 << 20)
-    assert "QUADRANT_SHARDS" in told("memory", place(short_dir)).remedy
+    assert "QUADRANT_SHARDS" in check_end("memory", place(short_dir)).remedy
 
 
 def test_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 2048))
-    assert told("files", DoctorPlace(None)).remedy == "ulimit -n 2048"
+    assert check_end("files", DoctorPlace(None)).remedy == "ulimit -n 2048"
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 2048))
     assert run("files", DoctorPlace(None)) == "no limit"
 
@@ -227,10 +227,10 @@ def test_port(short_dir: Path) -> None:
         used.bind(("127.0.0.1", 0))
         used.listen()
         number = used.getsockname()[1]
-        assert "--listen" in told("port", place(short_dir, listen_port=number)).remedy
+        assert "--listen" in check_end("port", place(short_dir, listen_port=number)).remedy
     assert run("port", place(short_dir, listen_port=number)).endswith("is free")
     assert run("port", place(short_dir)) == "any free port will be taken"
-    assert "192.0.2.1" in told("port", place(short_dir, listen_host="192.0.2.1")).found
+    assert "192.0.2.1" in check_end("port", place(short_dir, listen_host="192.0.2.1")).found
 
 
 @pytest.mark.slow
@@ -247,18 +247,18 @@ def test_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("clock", DoctorPlace(None)).endswith("Z")
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 3600)
-    assert "-3600.0 s apart" in told("clock", DoctorPlace(None)).found
+    assert "-3600.0 s apart" in check_end("clock", DoctorPlace(None)).found
     standing = now()
     monkeypatch.setattr(time, "time", lambda: standing)
-    assert "it moved -0.2" in told("clock", DoctorPlace(None)).found
+    assert "it moved -0.2" in check_end("clock", DoctorPlace(None)).found
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    assert "1970-01-01" in told("clock", DoctorPlace(None)).found
+    assert "1970-01-01" in check_end("clock", DoctorPlace(None)).found
 
 
 def test_embedded_ledger(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the embedded server answers" in run("ledger", place(short_dir))
     monkeypatch.setattr("shared.ledger.redis.server.find_binary", lambda **_: Path("/bin/false"))
-    assert "pip install" in told("ledger", place(short_dir)).remedy
+    assert "pip install" in check_end("ledger", place(short_dir)).remedy
 
 
 def test_a_ledger_elsewhere(short_dir: Path, embedded_server: EmbeddedServer) -> None:
@@ -269,12 +269,12 @@ def test_a_ledger_elsewhere(short_dir: Path, embedded_server: EmbeddedServer) ->
     try:
         right = place(short_dir, redis_url=server.url, redis_password="word")
         assert "append-only" in run("ledger", right)
-        wrong = told("ledger", place(short_dir, redis_url=server.url, redis_password="wrong"))
+        wrong = check_end("ledger", place(short_dir, redis_url=server.url, redis_password="wrong"))
         assert "QUADRANT_REDIS_PASSWORD" in wrong.remedy
     finally:
         server.stop()
     nowhere = place(short_dir, redis_url="redis://127.0.0.1:1", redis_password="word")
-    gone = told("ledger", nowhere)
+    gone = check_end("ledger", nowhere)
     assert "word" not in gone.found
     assert "redis://127.0.0.1:1" in gone.found
 
@@ -287,7 +287,7 @@ def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> 
         with redis.Redis.from_url(server.url, protocol=2) as client:
             assert "before it answers" in run("ledger", where)
             client.config_set("appendfsync", "everysec")
-            loose = told("ledger", where)
+            loose = check_end("ledger", where)
             assert isinstance(loose, DoctorWarning)
             assert "about the last second before a power failure" in loose.found
             assert "QUADRANT_FSYNC=everysec" in loose.remedy
@@ -297,22 +297,22 @@ def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> 
             client.config_set("maxmemory", 1 << 30)
             assert "before it answers" in run("ledger", where)
             client.config_set("maxmemory-policy", "allkeys-lru")
-            assert "set maxmemory-policy noeviction" in told("ledger", where).remedy
+            assert "set maxmemory-policy noeviction" in check_end("ledger", where).remedy
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", client.info("memory")["used_memory"] + 1000)
-            assert "when that is full it refuses to write" in told("ledger", where).found
+            assert "when that is full it refuses to write" in check_end("ledger", where).found
             client.config_set("maxmemory", 0)
             client.config_set("appendonly", "no")
-            assert "dies with it" in told("ledger", where).found
+            assert "dies with it" in check_end("ledger", where).found
             client.config_set("appendonly", "yes")
             client.replicaof("127.0.0.1", 1)
-            assert "copy of another server" in told("ledger", where).found
+            assert "copy of another server" in check_end("ledger", where).found
     finally:
         server.kill()
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "fits"),
+    ("version", "expected", "fits"),
     [
         ("2.60.0", ">=2.60,<2.61", True),
         ("2.60.3", "<2.61,>=2.60", True),
@@ -323,12 +323,12 @@ def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> 
         ("3.1", "", True),
     ],
 )
-def test_versions_are_compared_by_number(version: str, wanted: str, fits: bool) -> None:
-    assert allowed(version, wanted) is fits
+def test_versions_are_compared_by_number(version: str, expected: str, fits: bool) -> None:
+    assert allowed(version, expected) is fits
 
 
 def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     assert locked("ray")
     assert locked("no-such-package") == ""
     monkeypatch.setattr(doctor_checks, "locked", lambda _: ">=9.0")
-    assert told("ray", DoctorPlace(None)).remedy == "install it: pip install 'ray>=9.0'"
+    assert check_end("ray", DoctorPlace(None)).remedy == "install it: pip install 'ray>=9.0'"

@@ -73,7 +73,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "dialect: kai\nusageDBConfig: {clientType: prometheus}\n",
@@ -89,7 +89,7 @@ SPOILT = {
     ids=["usage", "ConfigMap", "budgets", "SchedulingShard"],
 )
 def test_config_check_shows_the_settings_of_a_kai_policy(
-    quadrant: Quadrant, tmp_path: Path, text: str, told: str
+    quadrant: Quadrant, tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "kai.yaml"
     file.write_text(text)
@@ -98,7 +98,7 @@ def test_config_check_shows_the_settings_of_a_kai_policy(
     words = " ".join((result.out + result.err).split())
     assert "valid" in words
     assert "Dialect: KAI" in words
-    assert told in words
+    assert message in words
 
 
 @pytest.mark.parametrize("name", SPOILT)

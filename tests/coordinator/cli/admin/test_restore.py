@@ -43,7 +43,7 @@ def refused(*arguments: str) -> str:
     return f"{result.stderr}{result.exception}"
 
 
-def shown() -> dict[str, Any]:
+def ledger_status() -> dict[str, Any]:
     body: dict[str, Any] = json.loads(invoke("show", "-o", "json").stdout)
     return body
 
@@ -59,8 +59,8 @@ def embedded(settings: Settings) -> Iterator[EmbeddedServer]:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, known: LedgerIdentityNote) -> AsyncIterator[tuple[RedisLedger, Desk]]:
-    ledger = RedisLedger(url, cluster=known.cluster, newest=known.log)
+async def opened(url: str, identity: LedgerIdentityNote) -> AsyncIterator[tuple[RedisLedger, Desk]]:
+    ledger = RedisLedger(url, cluster=identity.cluster, newest=identity.log)
     try:
         yield ledger, await Desk(ledger).open()
     finally:
@@ -91,13 +91,13 @@ def wiped(settings: Settings) -> None:
 
 def test_an_empty_server_is_accepted_only_on_demand(settings: Settings) -> None:
     known = written(settings, 1, 2)
-    shown_object = shown()
+    shown_object = ledger_status()
     assert (shown_object["condition"], shown_object["cluster"]) == ("ours", known.cluster)
     assert shown_object["counts"] == {"nodes": 4, "queues": 3, "jobs": 2, "tasks": 0, "objects": 0}
     assert "nothing to restore" in invoke("restore").stdout
     wiped(settings)
     assert invoke("show").exit_code == 1
-    assert shown()["condition"] == "empty"
+    assert ledger_status()["condition"] == "empty"
     text = refused("restore")
     assert f"ledger {known.cluster} was expected" in text
     assert "Lost: every object" in text
@@ -106,7 +106,7 @@ def test_an_empty_server_is_accepted_only_on_demand(settings: Settings) -> None:
     result = invoke("restore", "--yes")
     assert result.exit_code == 0, result.output
     assert recall(path_of(settings.data_dir)) == LedgerIdentityNote(known.cluster, "0-0")
-    assert shown()["condition"] == "ours"
+    assert ledger_status()["condition"] == "ours"
     assert written(settings, 3).cluster == known.cluster
 
 
@@ -117,17 +117,17 @@ def test_an_old_copy_is_told_by_what_its_log_lacks(settings: Settings) -> None:
     new = written(settings, 2)
     wiped(settings)
     copy.rename(settings.data_dir / "appendonlydir")
-    assert shown()["condition"] == "old copy"
+    assert ledger_status()["condition"] == "old copy"
     with pytest.raises(LedgerBehind, match=new.log):
         written(settings, 2)  # who tries it changes nothing of what its log has, or lacks
-    assert shown()["condition"] == "old copy"
+    assert ledger_status()["condition"] == "old copy"
     text = refused("restore")
     assert f"({old.log})" in text
     assert f"({new.log})" in text
     assert "also those acknowledged" in text
     assert invoke("restore", "--yes").exit_code == 0
-    assert recall(path_of(settings.data_dir)).log == shown()["log"]
-    assert shown()["condition"] == "ours"
+    assert recall(path_of(settings.data_dir)).log == ledger_status()["log"]
+    assert ledger_status()["condition"] == "ours"
     written(settings, 3)
 
 
@@ -136,7 +136,7 @@ def test_a_ledger_without_its_identity_is_restored_with_its_data(
 ) -> None:
     monkeypatch.setenv("QUADRANT_REDIS_URL", embedded_server.url)
     flush(embedded_server)
-    assert shown()["condition"] == "new"
+    assert ledger_status()["condition"] == "new"
 
     async def fill() -> str:
         async with opened(embedded_server.url, LedgerIdentityNote()) as (ledger, desk):
@@ -145,7 +145,7 @@ def test_a_ledger_without_its_identity_is_restored_with_its_data(
 
     result = asyncio.run(fill())
     note(path_of(settings.data_dir), LedgerIdentityNote("other", "0"))
-    assert shown()["condition"] == "another"
+    assert ledger_status()["condition"] == "another"
     assert f"This is ledger {result}" in refused("restore")
     with monkeypatch.context() as patch:
         patch.setenv("QUADRANT_CLUSTER_ID", "wanted")
@@ -153,10 +153,10 @@ def test_a_ledger_without_its_identity_is_restored_with_its_data(
         assert recall(path_of(settings.data_dir)) == LedgerIdentityNote("other", "0")
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
         assert client.hdel("{quadrant}:meta", "cluster")
-        assert shown()["condition"] == "unnamed"
+        assert ledger_status()["condition"] == "unnamed"
         assert "Nothing on the server is lost" in refused("restore")
         assert invoke("restore", "--yes").exit_code == 0
-        assert shown()["cluster"] == "other"
+        assert ledger_status()["cluster"] == "other"
         assert not client.hexists("{quadrant}:meta", "run"), "nothing before the next blessing"
 
 
@@ -175,7 +175,7 @@ def test_nothing_is_restored_under_a_coordinator(
 
     asyncio.run(lead())
     assert "a coordinator (host-1) leads on this ledger; stop it" in refused("restore", "--yes")
-    assert shown()["leader"]["holder"] == "host-1"
+    assert ledger_status()["leader"]["holder"] == "host-1"
     assert recall(path_of(settings.data_dir)) == LedgerIdentityNote("other", "0")
     flush(embedded_server)
 
@@ -189,7 +189,7 @@ def test_a_ledger_of_another_schema_is_reported_and_not_changed(
         with redis.Redis.from_url(server.url, protocol=2) as client:
             client.hset("{quadrant}:meta", "schema", schema)
         assert "stop it first" in refused("restore", "--yes"), "somebody may use it"
-        assert shown()["condition"] == "other schema", "to look at it is free"
+        assert ledger_status()["condition"] == "other schema", "to look at it is free"
     assert f"schema {schema}, this version knows" in refused("restore", "--yes")
 
 

@@ -23,7 +23,7 @@ def show(*arguments: str) -> str:
     return result.stdout
 
 
-def shown(*arguments: str) -> dict[str, Any]:
+def settings_json(*arguments: str) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(show("-o", "json", *arguments))
     return body
 
@@ -39,13 +39,13 @@ def settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_source_in_its_order(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUADRANT_MODE", "none")
     monkeypatch.setenv("quadrant_shards", "6")
-    result = shown("--origin", "--shards", "2")["settings"]
+    result = settings_json("--origin", "--shards", "2")["settings"]
     assert result["shards"] == {"value": 2, "origin": "flag"}
     assert result["mode"] == {"value": "none", "origin": "env QUADRANT_MODE"}
     assert result["seed"] == {"value": 3, "origin": f"file {settings_file}"}
     assert result["grace"] == {"value": 0.05, "origin": "default"}
     assert result["window"]["value"] == 2 * 256
-    assert shown()["settings"]["shards"] == 6
+    assert settings_json()["settings"]["shards"] == 6
     assert origins()["shards"] == "env quadrant_shards"
 
 
@@ -53,7 +53,7 @@ def test_an_empty_variable_sets_nothing(
     settings_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUADRANT_SHARDS", "")
-    assert shown("--origin")["settings"]["shards"] == {
+    assert settings_json("--origin")["settings"]["shards"] == {
         "value": 8,
         "origin": f"file {settings_file}",
     }
@@ -106,10 +106,10 @@ def test_a_secret_is_never_shown(
 
 
 def test_the_policy_that_counts(tmp_path: Path) -> None:
-    assert shown()["policy"]["from"] == "the default"
+    assert settings_json()["policy"]["from"] == "the default"
     file = tmp_path / "p.yaml"
     file.write_text(POLICY)
-    policy = shown("--policy", str(file))["policy"]
+    policy = settings_json("--policy", str(file))["policy"]
     assert policy["from"] == str(file)
     assert [[p["name"] for p in tier] for tier in policy["tiers"]] == [["binpack"]]
     text = show("--policy", str(file))
@@ -118,7 +118,7 @@ def test_the_policy_that_counts(tmp_path: Path) -> None:
 
 
 def test_yaml_and_json_say_the_same() -> None:
-    assert yaml.safe_load(show("-o", "yaml")) == shown()
+    assert yaml.safe_load(show("-o", "yaml")) == settings_json()
 
 
 def test_a_wrong_policy_is_an_error(tmp_path: Path) -> None:

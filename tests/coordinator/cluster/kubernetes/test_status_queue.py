@@ -17,7 +17,7 @@ from coordinator.cluster.kubernetes.writes.status_queue import (
 Queue = StatusQueue[str]
 
 
-def taken(queue: Queue, now: float = 0.0) -> list[str]:
+def take_all(queue: Queue, now: float = 0.0) -> list[str]:
     keys = []
     while (key := queue.take(now)) is not None:
         keys.append(key)
@@ -33,19 +33,19 @@ def test_gangs_come_first_and_within_an_importance_who_changed_first() -> None:
         ("gang", Importance.GROUP),
     ):
         queue.changed(key, importance, 0.0)
-    assert taken(queue) == ["gang", "b", "a", "event of b"]
+    assert take_all(queue) == ["gang", "b", "a", "event of b"]
 
 
 def test_many_changes_are_one_write_and_the_next_comes_after_a_pause() -> None:
     queue = Queue()
     for _ in range(3):
         queue.changed("a", Importance.POD, 0.0)
-    assert taken(queue) == ["a"]
+    assert take_all(queue) == ["a"]
     queue.written("a", "short by 2", 1.0)
     for _ in range(3):
         queue.changed("a", Importance.POD, 1.5)
-    assert taken(queue, 1.5) == []
-    assert taken(queue, 1.0 + PAUSE_SECONDS) == ["a"]
+    assert take_all(queue, 1.5) == []
+    assert take_all(queue, 1.0 + PAUSE_SECONDS) == ["a"]
 
 
 def test_pauses_grow_with_each_write_and_begin_anew_after_a_quiet_time() -> None:
@@ -82,7 +82,7 @@ def test_beyond_the_limit_the_newest_of_the_least_important_is_dropped(
         queue.changed(key, Importance.POD, 0.0)
     queue.changed("gang", Importance.GROUP, 0.0)
     assert queue.dropped == 1
-    assert taken(queue) == ["gang", "a", "b"]
+    assert take_all(queue) == ["gang", "a", "b"]
 
 
 Step = st.tuples(st.sampled_from("abcd"), st.sampled_from(Importance), st.floats(0.0, 4.0))

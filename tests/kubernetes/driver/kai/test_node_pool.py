@@ -16,9 +16,9 @@ pytestmark = pytest.mark.timeout(180)
 POOL = {"kai.scheduler/node-pool": "blue"}
 
 
-def in_pool(made: Json) -> Json:
-    metadata = made["metadata"]
-    return made | {"metadata": metadata | {"labels": metadata.get("labels", {}) | POOL}}
+def in_pool(item: Json) -> Json:
+    metadata = item["metadata"]
+    return item | {"metadata": metadata | {"labels": metadata.get("labels", {}) | POOL}}
 
 
 @pytest.mark.usefixtures("binder")

@@ -76,10 +76,10 @@ def somebody_is_evicted_who_is_not_preemptable(history: History) -> None:
     _set_roles(history, "spare", {"preemptable": False})
 
 
-def _set_roles(history: History, name: str, told: Event) -> None:
+def _set_roles(history: History, name: str, event: Event) -> None:
     job = history.job(name)
     job["roles"] = [
-        [*role[:4], {**(role[4] if len(role) > 4 else {}), **told}] for role in job["roles"]
+        [*role[:4], {**(role[4] if len(role) > 4 else {}), **event}] for role in job["roles"]
     ]
 
 

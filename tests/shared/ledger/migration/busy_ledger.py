@@ -46,10 +46,10 @@ class Halting(LocalCluster):
         self._grace = NEVER
 
 
-def lasting(made: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    made["metadata"].setdefault("annotations", {})[DURATION] = str(NEVER)
-    made["spec"] |= spec
-    return made
+def lasting(item: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    item["metadata"].setdefault("annotations", {})[DURATION] = str(NEVER)
+    item["spec"] |= spec
+    return item
 
 
 def ported(name: str, port: int) -> dict[str, Any]:

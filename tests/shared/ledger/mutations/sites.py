@@ -54,11 +54,11 @@ def mutants() -> list[Mutant]:
     return _numbered(results)
 
 
-def _numbered(found: list[Mutant]) -> list[Mutant]:
+def _numbered(mutants: list[Mutant]) -> list[Mutant]:
     """Equal names of one file are told apart by a number."""
     named: list[Mutant] = []
-    found = sorted(found, key=lambda m: (m.part, m.name, m.line))
-    for _, same in groupby(found, key=lambda m: (m.part, m.name)):
+    mutants = sorted(mutants, key=lambda m: (m.part, m.name, m.line))
+    for _, same in groupby(mutants, key=lambda m: (m.part, m.name)):
         for number, m in enumerate(same, 1):
             name = m.name if number == 1 else f"{m.name} #{number}"
             named.append(Mutant(m.part, m.line, name, m.text))

@@ -59,11 +59,11 @@ def test_the_largest_size_that_can_be_placed_is_found(tasks: int, most: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "found"),
+    ("first", "last", "expected"),
     [(2, 2, [2]), (1, 9, [1, 2, 3, 5, 9]), (3, 4, [3, 4]), (5, 4, []), (0, 3, [0, 1, 2, 3])],
 )
-def test_prefixes_of_nodes(first: int, last: int, found: list[int]) -> None:
-    assert list(prefixes(first, last)) == found
+def test_prefixes_of_nodes(first: int, last: int, expected: list[int]) -> None:
+    assert list(prefixes(first, last)) == expected
 
 
 TIMES = {"leaf": None, "team": 20.0, "division": 30.0, "other": 5.0, "top": 40.0}

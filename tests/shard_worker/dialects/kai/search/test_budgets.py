@@ -58,7 +58,7 @@ UNBOUNDED = {"action": 0.0, "job": 0.0, "generator": 0.0, "generators": {}}
 
 
 @pytest.mark.parametrize(
-    ("fields", "bound", "told"),
+    ("fields", "bound", "message"),
     [
         ({"job": 3.0}, BudgetBound.JOB, "maxJobSearchDuration (3 s)"),
         ({"action": 4.0}, BudgetBound.ACTION, "maxActionSearchDuration.default (4 s)"),
@@ -76,7 +76,7 @@ UNBOUNDED = {"action": 0.0, "job": 0.0, "generator": 0.0, "generators": {}}
     ],
 )
 def test_the_budget_that_is_over_first_ends_it_and_is_told(
-    fields: Mapping[str, object], bound: BudgetBound, told: str
+    fields: Mapping[str, object], bound: BudgetBound, message: str
 ) -> None:
     session = crowded()
     (record,) = _run(session, {**UNBOUNDED, **fields})
@@ -84,7 +84,7 @@ def test_the_budget_that_is_over_first_ends_it_and_is_told(
     assert (record.ended, record.bound) == (SearchEnd.BUDGET, bound)
     assert record.seconds > 0
     (text,) = session.searches.ended.values()
-    assert told in text, text
+    assert message in text, text
 
 
 def _run(session: KaiSession, fields: Mapping[str, object]) -> list[SearchRecord]:

@@ -43,8 +43,8 @@ class Ranked:
         ssn.add_node_order_fn(self._rank)
 
     @staticmethod
-    def _rank(asked: TaskClass, node: Node) -> float:
-        return 0.01 * math.sqrt(2 + node.row) * (1 + len(asked.selector))
+    def _rank(task_class: TaskClass, node: Node) -> float:
+        return 0.01 * math.sqrt(2 + node.row) * (1 + len(task_class.selector))
 
 
 class Mapped:

@@ -78,7 +78,7 @@ def test_root_has_what_the_cluster_has_unless_it_is_to_be_as_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queues", "told"),
+    ("queues", "message"),
     [
         ((Queue(1, "a", parent=2), Queue(2, "b", parent=1)), "a, b: parents that go round"),
         ((Queue(1, "a", parent=7),), "queue a: its parent does not exist"),
@@ -86,9 +86,9 @@ def test_root_has_what_the_cluster_has_unless_it_is_to_be_as_written() -> None:
     ],
 )
 def test_an_invalid_queue_tree_is_reported_and_allocates_nothing(
-    queues: tuple[Queue, ...], told: str
+    queues: tuple[Queue, ...], message: str
 ) -> None:
-    assert told in grow_tree(cluster_with(ROOT, *queues)).trouble
+    assert message in grow_tree(cluster_with(ROOT, *queues)).trouble
     cluster = tree_of()
     good = cluster.queue("good", parent="root")
     for queue in queues:

@@ -36,10 +36,10 @@ def cluster(**arguments: Any) -> Cluster:
     return Cluster("gang", PluginOption("deviceshare", named))
 
 
-def shared(made: Cluster, *memories: int) -> Result:
+def shared(cluster: Cluster, *memories: int) -> Result:
     for i, memory in enumerate(memories):
-        made.job(f"j{i}", resources={GPU_MEMORY: memory})
-    return made.run()
+        cluster.job(f"j{i}", resources={GPU_MEMORY: memory})
+    return cluster.run()
 
 
 def test_memory_of_one_gpu_is_not_spread_over_two() -> None:

@@ -68,12 +68,12 @@ def cluster(extender: Extender, *verbs: str, **more: Any) -> Cluster:
     return session_cluster
 
 
-def run(made: Cluster) -> Result:
+def run(cluster: Cluster) -> Result:
     """As a worker does: from nothing each time, with the answers that are known by then."""
     known: dict[str, object] = {}
 
     def once() -> Result:
-        fresh = made.again()
+        fresh = cluster.again()
         fresh.world.objects.extender = known
         return fresh.run()
 

@@ -19,7 +19,9 @@ from shared.model.storage import Numatopology
 from shared.policy.model import PluginOption
 
 
-def told(name: str, policy: str, free: str, *, domains: int = 2, each: int = 4) -> Numatopology:
+def numa_topology(
+    name: str, policy: str, free: str, *, domains: int = 2, each: int = 4
+) -> Numatopology:
     cpus = tuple((d * each + i, d, d, d * each + i) for d in range(domains) for i in range(each))
     return Numatopology(
         name=name,
@@ -39,44 +41,44 @@ def cluster(policy: str, *nodes: Numatopology, tasks: int = 1, cpu: float = 3) -
     return session_cluster
 
 
-def placed(made: Cluster) -> list[str]:
-    return [node for _, node in sorted(made.run().binds.items())]
+def placed(cluster: Cluster) -> list[str]:
+    return [node for _, node in sorted(cluster.run().binds.items())]
 
 
 def test_a_single_domain_must_have_the_cores() -> None:
     policy = "single-numa-node"
-    split, whole = told("split", policy, "0-1,4-5"), told("whole", policy, "0-2")
+    split, whole = numa_topology("split", policy, "0-1,4-5"), numa_topology("whole", policy, "0-2")
     assert placed(cluster(policy, split, whole)) == ["whole"]
     assert placed(cluster(policy, split)) == []
 
 
 def test_restricted_needs_no_more_domains_than_an_empty_node() -> None:
     policy = "restricted"
-    split = told("split", policy, "0-1,4-5")
+    split = numa_topology("split", policy, "0-1,4-5")
     assert placed(cluster(policy, split, cpu=3)) == []
-    wide = told("wide", policy, "0-7")
+    wide = numa_topology("wide", policy, "0-7")
     assert placed(cluster(policy, split, wide, cpu=6)) == ["wide"]
 
 
 def test_best_effort_prefers_fewer_domains() -> None:
     policy = "best-effort"
-    split, whole = told("a", policy, "0-1,4-5"), told("b", policy, "0-3")
+    split, whole = numa_topology("a", policy, "0-1,4-5"), numa_topology("b", policy, "0-3")
     assert placed(cluster(policy, split, whole)) == ["b"]
     assert placed(cluster(policy, split)) == ["a"]
 
 
 def test_only_nodes_that_enforce_the_policy_count() -> None:
-    assert placed(cluster("single-numa-node", told("a", "restricted", "0-7"))) == []
-    assert placed(cluster("none", told("a", "restricted", "0-7"))) == ["a"]
+    assert placed(cluster("single-numa-node", numa_topology("a", "restricted", "0-7"))) == []
+    assert placed(cluster("none", numa_topology("a", "restricted", "0-7"))) == ["a"]
 
 
 def test_cores_given_in_a_session_are_gone() -> None:
     policy = "single-numa-node"
-    assert placed(cluster(policy, told("a", policy, "0-7"), tasks=3)) == ["a", "a"]
+    assert placed(cluster(policy, numa_topology("a", policy, "0-7"), tasks=3)) == ["a", "a"]
 
 
 def test_parts_of_cores_are_not_pinned() -> None:
-    assert placed(cluster("single-numa-node", told("a", "none", ""), cpu=1.5)) == ["a"]
+    assert placed(cluster("single-numa-node", numa_topology("a", "none", ""), cpu=1.5)) == ["a"]
 
 
 @pytest.mark.parametrize(

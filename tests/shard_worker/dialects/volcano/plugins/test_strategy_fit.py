@@ -19,8 +19,8 @@ def cluster(**arguments: Any) -> Cluster:
     return Cluster("gang", PluginOption("resource-strategy-fit", arguments))
 
 
-def bound(made: Cluster, task: str) -> str:
-    return made.run().binds[f"default/{task}"]
+def bound(cluster: Cluster, task: str) -> str:
+    return cluster.run().binds[f"default/{task}"]
 
 
 def test_gpus_are_packed_and_cores_spread() -> None:
@@ -85,7 +85,7 @@ def test_memory_is_kept_in_gigabytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"sra.policy": "hoard"}, "hoard"),
         ({"resources": {"cpu": {"type": "Best"}}}, "resources.cpu.type 'Best'"),
@@ -94,6 +94,6 @@ def test_memory_is_kept_in_gigabytes() -> None:
         ({"resources": {"cpu": {"weight": "x"}}}, "weight 'x'"),
     ],
 )
-def test_a_mistake_is_told(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(PolicyError, match=told.replace("*", r"\*")):
+def test_a_mistake_is_told(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message.replace("*", r"\*")):
         cluster(**arguments).open()

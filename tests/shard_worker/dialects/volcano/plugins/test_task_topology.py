@@ -16,8 +16,8 @@ from shared.model.model import Role, TaskClass
 from shared.policy.model import PluginOption
 
 
-def roles(made: Cluster, **counts: int) -> list[Role]:
-    cid = made.class_of(TaskClass(requests=made.requests(cpu=1, pods=1)))
+def roles(cluster: Cluster, **counts: int) -> list[Role]:
+    cid = cluster.class_of(TaskClass(requests=cluster.requests(cpu=1, pods=1)))
     results: list[Role] = []
     first = 0
     for name, count in counts.items():
