@@ -25,13 +25,13 @@ Not ``PYTHONDONTWRITEBYTECODE``: each ``quadrant`` that a test starts would comp
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """The part of a shell's environment that the tests see."""
-    kept = {
+    environment = {
         name: text
         for name, text in environ.items()
         if (name in _NAMES or name.startswith(_PREFIXES)) and name != "PYTHONDONTWRITEBYTECODE"
     }
     # The servers of the tests are in the user's cache.
-    return kept | {CACHE: environ.get(CACHE) or str(cache_folder().parent)}
+    return environment | {CACHE: environ.get(CACHE) or str(cache_folder().parent)}
 
 
 class Home:

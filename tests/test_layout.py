@@ -43,8 +43,8 @@ def test_imports_go_down_only_and_the_checker_has_none(tmp_path: Path) -> None:
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    kept = lint_imports(tmp_path)
-    assert kept.returncode == 0, kept.stdout + kept.stderr
+    result = lint_imports(tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
     for contract in CONTRACTS:
         low, high = forbidden_import(contract)
         with file_of(tmp_path, low).open("a") as file:

@@ -67,8 +67,8 @@ def test_tests_pass_in_a_poisoned_home_and_environment(home: Path) -> None:
 
 
 def test_nothing_that_a_user_has_set_is_inherited(home: Path) -> None:
-    kept = inherited(poisoned(home) | {"PATH": "/bin", "CI": "1", CACHE: "/cache"})
-    assert kept == {"PATH": "/bin", "CI": "1", CACHE: "/cache"}
+    environment = inherited(poisoned(home) | {"PATH": "/bin", "CI": "1", CACHE: "/cache"})
+    assert environment == {"PATH": "/bin", "CI": "1", CACHE: "/cache"}
 
 
 def test_every_test_has_an_empty_home_of_its_own(home: Path) -> None:

@@ -18,10 +18,10 @@ def main() -> int:
     parser = ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("name", choices=SHAPES)
     parser.add_argument("--nodes", type=int, help="another number of nodes")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     wrong = 0
-    for shape in SHAPES[asked.name]:
-        for nodes in [asked.nodes] if asked.nodes else shape.goals:
+    for shape in SHAPES[options.name]:
+        for nodes in [options.nodes] if options.nodes else shape.goals:
             measured = time_session(shape, nodes)
             figures = ", ".join(f"{name} {value:g}" for name, value in asdict(measured).items())
             goal = f"goal {shape.goals[nodes]:g} s" if nodes in shape.goals else "no goal"

@@ -65,8 +65,8 @@ class ShapedCluster:
 
     def running(self, name: str, *, node: int, device: int) -> None:
         """A job of one GPU on this device."""
-        taken = ((f"kai-gpu/{device}", (WHOLE,)),)
-        self._job(name, "rich", pods=1, gpus=1, on=node_name(node), devices=[taken])
+        devices = ((f"kai-gpu/{device}", (WHOLE,)),)
+        self._job(name, "rich", pods=1, gpus=1, on=node_name(node), devices=[devices])
 
     def full(self) -> None:
         """Jobs of one GPU on all GPUs, the last nodes filled last."""

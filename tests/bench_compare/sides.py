@@ -130,13 +130,13 @@ def both_sides(
     try:
         code = directory / "base"
         git(root, "worktree", "add", "--detach", "--quiet", str(code), commit)
-        kept = directory / "policy.yaml"
-        shutil.copyfile(policy, kept)
+        policy_file = directory / "policy.yaml"
+        shutil.copyfile(policy, policy_file)
         places = {
             Side.BASE: MeasuredCheckout(code, _python_for(code, root, directory)),
             Side.TREE: MeasuredCheckout(root, Path(sys.executable)),
         }
-        yield Sides(places, kept, directory, more)
+        yield Sides(places, policy_file, directory, more)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(NotMeasured):  # what broke the comparison is worth more than this

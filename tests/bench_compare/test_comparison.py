@@ -29,16 +29,16 @@ def pair(base: float, tree: float) -> Pair:
 
 
 def test_sides_take_turns_in_going_first() -> None:
-    asked: list[Side] = []
+    sides: list[Side] = []
 
     def measure(side: Side, size: str) -> Figures:
-        asked.append(side)
+        sides.append(side)
         return {"pods": {"redis": 1.0}}
 
     numbers = [number for number, _ in measured_pairs(measure, size="basic", count=3)]
     base, tree = Side.BASE, Side.TREE
     assert numbers == [1, 2, 3]
-    assert asked == [base, tree, tree, base, base, tree]
+    assert sides == [base, tree, tree, base, base, tree]
 
 
 def test_the_median_of_ratios_counts_not_the_ratio_of_medians() -> None:

@@ -37,11 +37,13 @@ def differences_after_one_session(
 def _promised(session: ReplayResult, halted: ReplayResult) -> ReplayResult:
     """The result with promises of idle room that were kept at once as promises again: a session of
     preempt alone leaves the bind to the next one, a service has no reason to wait for it."""
-    kept = {pod: node for pod, node in halted.binds.items() if session.pipelined.get(pod) == node}
+    pipelined = {
+        pod: node for pod, node in halted.binds.items() if session.pipelined.get(pod) == node
+    }
     return replace(
         halted,
-        binds={pod: node for pod, node in halted.binds.items() if pod not in kept},
-        pipelined=halted.pipelined | kept,
+        binds={pod: node for pod, node in halted.binds.items() if pod not in pipelined},
+        pipelined=halted.pipelined | pipelined,
     )
 
 
@@ -55,13 +57,13 @@ def _placed_alike(session: ReplayResult, result: ReplayResult) -> ReplayResult:
 def _beside_the_table(session: ReplayResult, result: ReplayResult) -> Iterator[str]:
     """Differences that a table need not name: pods bound, promised and evicted, counts, other
     phases."""
-    for what, expected, got in (
+    for what, expected, actual in (
         ("bound", sorted(session.binds), sorted(result.binds)),
         ("promised", sorted(session.pipelined), sorted(result.pipelined)),
         ("evicted", sorted(session.evicted), sorted(result.evicted)),
     ):
-        if expected != got:
-            yield f"{what}: one session has {expected}, the service {got}"
+        if expected != actual:
+            yield f"{what}: one session has {expected}, the service {actual}"
     for group, counts in session.tasks.items():
         # A session ends before the cluster answers a bind, and a promise may be bound by then.
         wanted_counts, got_counts = (_placed(each) for each in (counts, result.tasks[group]))

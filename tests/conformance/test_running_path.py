@@ -96,12 +96,12 @@ def test_a_promise_and_its_victims_are_held_at_rest(volcano: Scenarios) -> None:
         "reclaim"
     ]
     session = replay(scenario)
-    kept = replace(session, binds=session.pipelined, pipelined={})
-    assert differences_at_rest(scenario, session, kept) == []
-    assert len(differences_at_rest(scenario, session, replace(kept, binds={}))) == 1
+    promised = replace(session, binds=session.pipelined, pipelined={})
+    assert differences_at_rest(scenario, session, promised) == []
+    assert len(differences_at_rest(scenario, session, replace(promised, binds={}))) == 1
     [victim] = session.evicted
-    assert len(differences_at_rest(scenario, session, replace(kept, evicted=[]))) == 1
-    twice = differences_at_rest(scenario, session, replace(kept, evicted=[victim, victim]))
+    assert len(differences_at_rest(scenario, session, replace(promised, evicted=[]))) == 1
+    twice = differences_at_rest(scenario, session, replace(promised, evicted=[victim, victim]))
     assert twice[0] == f"evicted more than once: {{'{victim}': 2}}"
 
 
@@ -121,8 +121,8 @@ def test_a_difference_after_one_session_is_found(volcano: Scenarios) -> None:
     ]
     session = replay(scenario)
     assert differences_after_one_session(scenario, session, session) == []
-    kept = replace(session, binds=session.pipelined, pipelined={})
-    assert differences_after_one_session(scenario, session, kept) == []
+    promised = replace(session, binds=session.pipelined, pipelined={})
+    assert differences_after_one_session(scenario, session, promised) == []
     for wrong in (
         replace(session, evicted=[]),
         replace(session, pipelined={}),

@@ -26,11 +26,13 @@ def check_command(command: list[str]) -> None:
 
 
 def check_ray_options(options: list[str]) -> None:
-    known = ray_start_options()
+    ray_options = ray_start_options()
     for option in options:
         name, equals, _ = option.partition("=")
-        assert name in known, f"ray start has no {name}"
-        assert bool(equals) != known[name], f"{option}: a flag has no value, an option has one"
+        assert name in ray_options, f"ray start has no {name}"
+        assert bool(equals) != ray_options[name], (
+            f"{option}: a flag has no value, an option has one"
+        )
     assert "--block" in options, "a container must not end"
 
 

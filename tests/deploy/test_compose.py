@@ -71,30 +71,32 @@ def test_commands_exist() -> None:
 def test_settings_are_known_and_valid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret\n")
     for name in OURS:
-        given = services()[name].get("environment", {})
-        assert all(isinstance(value, str) for value in given.values()), f"{name}: quote numbers"
+        environment = services()[name].get("environment", {})
+        assert all(isinstance(value, str) for value in environment.values()), (
+            f"{name}: quote numbers"
+        )
         with monkeypatch.context() as patch:
-            for variable, value in given.items():
+            for variable, value in environment.items():
                 if variable.startswith("QUADRANT_"):
                     local = str(tmp_path / "secret") if variable.endswith("_FILE") else value
                     if variable == "QUADRANT_TOKENS_FILE":
                         local = str(ROOT / "k8s/overlays/playground/tokens.yaml")
                     patch.setenv(variable, local)
-            if "QUADRANT_POLICY" in given:
+            if "QUADRANT_POLICY" in environment:
                 patch.setenv("QUADRANT_POLICY", str(ROOT / "k8s/base/policy.yaml"))
             settings = load_settings()
             settings.read_policy()
             tokens = open_gate(settings)
-        if "QUADRANT_LISTEN_HOST" in given:
+        if "QUADRANT_LISTEN_HOST" in environment:
             assert tokens is not None, "it would not start without tokens"
 
 
 def test_files_named_by_settings_are_mounted() -> None:
     for name, service in services().items():
-        given = service.get("environment", {})
+        environment = service.get("environment", {})
         secrets = {f"/run/secrets/{s}" for s in service.get("secrets", [])}
         targets = {c["target"] for c in service.get("configs", [])}
-        for variable, value in given.items():
+        for variable, value in environment.items():
             if variable.endswith(("_FILE", "_TOKEN_PATH")):
                 assert value in secrets, f"{name}: {variable}"
             if variable == "QUADRANT_POLICY":
@@ -131,8 +133,8 @@ def test_the_parts_of_the_cluster_socket_share_its_directory() -> None:
 
 
 def test_workers_have_room_for_the_shards() -> None:
-    given = services()["coordinator"]["environment"]
-    needed = int(given["QUADRANT_SHARDS"]) * float(given["QUADRANT_WORKER_CPUS"])
+    environment = services()["coordinator"]["environment"]
+    needed = int(environment["QUADRANT_SHARDS"]) * float(environment["QUADRANT_WORKER_CPUS"])
     assert int(options_of(services()["ray-worker"]["command"])["--num-cpus"]) >= needed
     assert options_of(services()["ray-head"]["command"])["--num-cpus"] == "0"
 

@@ -71,8 +71,8 @@ def test_labels_and_environment() -> None:
         assert f"org.opencontainers.image.{label}=" in labels
     assert f"VERSION={project['version']}" in values_of(dockerfile()[RUN], "ARG")
     assert project["license"] in labels
-    (given,) = values_of(dockerfile()[RUN], "ENV")
-    names = {word.split("=")[0] for word in given.split() if word.startswith("QUADRANT_")}
+    (env,) = values_of(dockerfile()[RUN], "ENV")
+    names = {word.split("=")[0] for word in env.split() if word.startswith("QUADRANT_")}
     assert names <= {f"QUADRANT_{name.upper()}" for name in type(load_settings()).model_fields}
 
 

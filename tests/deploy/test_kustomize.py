@@ -195,8 +195,8 @@ def test_with_kais_binder_nothing_has_the_right_to_bind() -> None:
 
     assert resources("kai") ^ resources("kubernetes") == {"pods/binding", "bindrequests"}
     assert "pods/binding" not in resources("kai")
-    given = environment(_container(render("kai"), "coordinator"))
-    assert given["QUADRANT_BINDER"] == "kai"
+    env = environment(_container(render("kai"), "coordinator"))
+    assert env["QUADRANT_BINDER"] == "kai"
 
 
 def test_ours_run_as_the_user_of_the_image(objects: Objects) -> None:
@@ -214,9 +214,9 @@ def test_ours_run_as_the_user_of_the_image(objects: Objects) -> None:
 def test_volumes_are_mounted_and_their_sources_exist(objects: Objects) -> None:
     for pods in pods_of(objects):
         mounted = {m["name"] for c in pods.containers for m in c["volumeMounts"]}
-        kept = {v["name"] for v in pods.spec["volumes"]}
-        kept |= {claim for claim in _claims(objects) if pods.owner.startswith("StatefulSet")}
-        assert mounted == kept, pods.owner
+        volumes = {v["name"] for v in pods.spec["volumes"]}
+        volumes |= {claim for claim in _claims(objects) if pods.owner.startswith("StatefulSet")}
+        assert mounted == volumes, pods.owner
         for volume in pods.spec["volumes"]:
             _check_source(objects, volume)
 
@@ -234,17 +234,17 @@ def test_settings_are_known_and_valid(
     objects: Objects, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The settings class itself judges them, with files in the place of those of the container."""
-    known = {f"QUADRANT_{name.upper()}" for name in Settings.model_fields}
+    setting_names = {f"QUADRANT_{name.upper()}" for name in Settings.model_fields}
     for container in [c for pods in pods_of(objects) for c in pods.containers]:
-        given = {k: v for k, v in environment(container).items() if k.startswith("QUADRANT_")}
-        assert given.keys() <= known, container["name"]
+        env = {k: v for k, v in environment(container).items() if k.startswith("QUADRANT_")}
+        assert env.keys() <= setting_names, container["name"]
         with monkeypatch.context() as patch:
-            for name, value in given.items():
+            for name, value in env.items():
                 patch.setenv(name, _local(name, value, tmp_path))
             settings = load_settings()
-        if "QUADRANT_POLICY" in given:
+        if "QUADRANT_POLICY" in env:
             assert settings.read_policy() is not None
-        if "QUADRANT_LISTEN_HOST" in given:
+        if "QUADRANT_LISTEN_HOST" in env:
             assert open_gate(settings) is not None, "it would not start without tokens"
             assert settings.access_reviews == (overlay_of(objects) in SCHEDULING)
 
@@ -254,10 +254,10 @@ def test_the_names_of_the_service_are_allowed(objects: Objects) -> None:
     name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
     below = f"{name}.{namespace}"
     (coordinator,) = [
-        given
+        env
         for pods in pods_of(objects)
         for container in pods.containers
-        if "QUADRANT_LISTEN_HOST" in (given := environment(container))
+        if "QUADRANT_LISTEN_HOST" in (env := environment(container))
     ]
     hosts = AllowedHosts(parse_names(coordinator["QUADRANT_ALLOWED_HOSTS"]))
     for host in (name, below, f"{below}.svc", f"{below}.svc.cluster.local"):
@@ -278,13 +278,13 @@ def test_the_playgrounds_token_is_the_one_in_its_comment() -> None:
 def test_files_of_secrets_are_mounted_where_settings_name_them(objects: Objects) -> None:
     for pods in pods_of(objects):
         for container in pods.containers:
-            given = environment(container)
-            named = {v for k, v in given.items() if k.startswith("QUADRANT_") and "FILE" in k}
-            kept = {v["name"]: v for v in pods.spec["volumes"]}
+            env = environment(container)
+            named = {v for k, v in env.items() if k.startswith("QUADRANT_") and "FILE" in k}
+            volumes = {v["name"]: v for v in pods.spec["volumes"]}
             there = {
                 f"{mount['mountPath']}/{item['path']}"
                 for mount in container["volumeMounts"]
-                for source in kept.get(mount["name"], {}).get("projected", {}).get("sources", [])
+                for source in volumes.get(mount["name"], {}).get("projected", {}).get("sources", [])
                 for item in source["secret"]["items"]
             }
             assert named <= there, container["name"]
@@ -298,20 +298,20 @@ def test_no_variable_of_a_service_reaches_the_settings(objects: Objects) -> None
 
 def test_addresses_are_those_of_the_services(objects: Objects) -> None:
     coordinator = _container(objects, "coordinator")
-    given = environment(coordinator)
+    env = environment(coordinator)
     ledger = one(objects, "Service", "quadrant-ledger")
     (port,) = ledger["spec"]["ports"]
     address = f"redis://{ledger['metadata']['name']}:{port['port']}"
-    assert given["QUADRANT_REDIS_URL"] == address
-    if "QUADRANT_IN_CLUSTER" in given:
-        assert "QUADRANT_CLUSTER_SOCKET" not in given
+    assert env["QUADRANT_REDIS_URL"] == address
+    if "QUADRANT_IN_CLUSTER" in env:
+        assert "QUADRANT_CLUSTER_SOCKET" not in env
     else:
         cluster = options_of(_container(objects, "simulated-cluster")["command"])
         assert cluster["--redis"] == address
-        assert cluster["--socket"] == given["QUADRANT_CLUSTER_SOCKET"]
+        assert cluster["--socket"] == env["QUADRANT_CLUSTER_SOCKET"]
     (ray,) = of_kind(objects, "RayCluster")
     head = f"{ray['metadata']['name']}-head-svc:6379"  # KubeRay's name for it
-    assert given["QUADRANT_RAY_ADDRESS"] == head
+    assert env["QUADRANT_RAY_ADDRESS"] == head
     assert options_of(_container(objects, "ray-node")["command"])["--address"] == head
 
 
@@ -363,9 +363,9 @@ def test_ray_asks_for_its_token(objects: Objects) -> None:
     (ray,) = of_kind(objects, "RayCluster")
     assert ray["spec"]["authOptions"] == {"mode": "token", "secretName": "quadrant-ray"}
     for container in [*_ray_nodes(objects), _container(objects, "coordinator")]:
-        given = environment(container)
-        assert given["RAY_AUTH_MODE"] == "token"
-        assert given.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
+        env = environment(container)
+        assert env["RAY_AUTH_MODE"] == "token"
+        assert env.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 
 
 def test_ray_nodes_are_set_as_an_embedded_head_is(objects: Objects) -> None:
@@ -377,8 +377,8 @@ def test_ray_nodes_are_set_as_an_embedded_head_is(objects: Objects) -> None:
 
 
 def test_ray_nodes_have_room_for_the_shards(objects: Objects) -> None:
-    given = environment(_container(objects, "coordinator"))
-    needed = int(given["QUADRANT_SHARDS"]) * float(given["QUADRANT_WORKER_CPUS"])
+    env = environment(_container(objects, "coordinator"))
+    needed = int(env["QUADRANT_SHARDS"]) * float(env["QUADRANT_WORKER_CPUS"])
     (ray,) = of_kind(objects, "RayCluster")
     (group,) = ray["spec"]["workerGroupSpecs"]
     assert group["minReplicas"] == group["replicas"] == group["maxReplicas"]
@@ -392,10 +392,10 @@ def test_ray_nodes_have_room_for_the_shards(objects: Objects) -> None:
 
 def test_real_overlays_survive_the_loss_of_a_ray_worker() -> None:
     objects = render("shadow")
-    given = environment(_container(objects, "coordinator"))
+    env = environment(_container(objects, "coordinator"))
     (group,) = one(objects, "RayCluster", "quadrant-ray")["spec"]["workerGroupSpecs"]
     left = (group["replicas"] - 1) * int(group["rayStartParams"]["num-cpus"])
-    assert left >= int(given["QUADRANT_SHARDS"]) * float(given["QUADRANT_WORKER_CPUS"])
+    assert left >= int(env["QUADRANT_SHARDS"]) * float(env["QUADRANT_WORKER_CPUS"])
 
 
 def test_the_coordinator_sees_its_ray_node(objects: Objects) -> None:

@@ -96,14 +96,14 @@ def test_alerts_say_what_to_do() -> None:
         assert rule["labels"]["severity"] in ("page", "warning")
         assert rule["annotations"].keys() == {"summary", "description"}
         used = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
-        known = {
+        series = {
             label for m in _METRIC.finditer(rule["expr"]) for label in _metric("", m[1]).labels
         }
-        assert used <= known, rule["alert"]
+        assert used <= series, rule["alert"]
 
 
 def test_panels_do_not_overlap_and_have_a_source() -> None:
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in dashboard()["panels"]:
         place = panel["gridPos"]
         cells = {
@@ -111,9 +111,9 @@ def test_panels_do_not_overlap_and_have_a_source() -> None:
             for x in range(place["x"], place["x"] + place["w"])
             for y in range(place["y"], place["y"] + place["h"])
         }
-        assert not cells & taken, panel["title"]
+        assert not cells & occupied, panel["title"]
         assert max(x for x, _ in cells) < 24
-        taken |= cells
+        occupied |= cells
         if panel["type"] != "row":
             assert panel["targets"]
             assert panel["datasource"]["uid"] == "${source}"

@@ -65,8 +65,8 @@ def test_the_api_server_is_reached_from_where_it_is_followed(overlay: str) -> No
     outside = Peer({}, namespace="")
     for pods in pods_of(render(overlay)):
         for port in (443, 6443):
-            got = allowed(policies, Peer(pods.labels, here), outside, port)
-            assert got == (overlay in OBSERVED and pods.component == "coordinator")
+            actual = allowed(policies, Peer(pods.labels, here), outside, port)
+            assert actual == (overlay in OBSERVED and pods.component == "coordinator")
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -76,10 +76,10 @@ def test_the_api_servers_proxy_comes_in_where_tokens_are_reviewed(overlay: str) 
     outside = Peer({}, namespace="")
     for pods in pods_of(render(overlay)):
         for port in PORTS:
-            got = allowed(policies, outside, Peer(pods.labels, here), port)
+            actual = allowed(policies, outside, Peer(pods.labels, here), port)
             where = (overlay, pods.component, port)
-            asked = overlay in SCHEDULING and (pods.component, port) == ("coordinator", API)
-            assert got == asked, where
+            expected = overlay in SCHEDULING and (pods.component, port) == ("coordinator", API)
+            assert actual == expected, where
 
 
 def test_prometheus_may_scrape_the_coordinator_and_nothing_else() -> None:
@@ -88,8 +88,8 @@ def test_prometheus_may_scrape_the_coordinator_and_nothing_else() -> None:
     prometheus = Peer({"app": "prometheus"}, namespace="monitoring")
     for pods in pods_of(render("shadow")):
         for port in PORTS:
-            got = allowed(policies, prometheus, Peer(pods.labels, here), port)
-            assert got == (pods.component == "coordinator" and port == API)
+            actual = allowed(policies, prometheus, Peer(pods.labels, here), port)
+            assert actual == (pods.component == "coordinator" and port == API)
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -32,15 +32,15 @@ def read(page: Path, server: Up | None, tmp_path: Path) -> None:
     left_out = [b for b in results if b.options.get("needs") == "kubectl" and kubectl() is None]
     printed: dict[int, str] = {}
     with ExitStack() as stack:
-        asked, part = server, list[Block]()
+        running_server, part = server, list[Block]()
         for block in [b for b in results if b not in left_out]:
             if "keeps" not in block.options:
                 part.append(block)
             elif block.text != START.text:
-                printed |= run(part, tmp_path, asked)
+                printed |= run(part, tmp_path, running_server)
                 part = []
-                asked = stack.enter_context(Up(block.text, tmp_path))
-        printed |= run(part, tmp_path, asked)
+                running_server = stack.enter_context(Up(block.text, tmp_path))
+        printed |= run(part, tmp_path, running_server)
     for before, block in pairwise(results):
         if "output" in block.options and before not in left_out:
             _compare(block, printed[before.line])

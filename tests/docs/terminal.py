@@ -35,8 +35,10 @@ def surroundings(directory: Path, **more: str) -> dict[str, str]:
     result = kubectl()
     if result is not None and not (programs / "kubectl").exists():
         (programs / "kubectl").symlink_to(result)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("QUADRANT_")}
-    return kept | {
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("QUADRANT_")
+    }
+    return environment | {
         "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "HOME": str(directory),
@@ -114,13 +116,13 @@ def run(blocks: list[Block], directory: Path, server: Up | None) -> dict[int, st
 
     Blocks that are files are written when it is their turn."""
     parts = [_lines(block, directory) for block in blocks if block.kind != "text"]
-    known = {} if server is None else {"KUBECONFIG": server.kubeconfig}
+    kubeconfig = {} if server is None else {"KUBECONFIG": server.kubeconfig}
     text = "".join(parts).replace(ADDRESS, ADDRESS if server is None else server.address)
     (directory / "page.sh").write_text(text)
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "page.sh"],
         cwd=directory,
-        env=surroundings(directory, **known),
+        env=surroundings(directory, **kubeconfig),
         capture_output=True,
         text=True,
         timeout=PAGE_SECONDS,
@@ -149,7 +151,7 @@ def _lines(block: Block, directory: Path) -> str:
         source.write_text(block.text)
         return f"cp {source} {block.options['title']}\n"
     code = int(block.options.get("exit", "0"))
-    shown = f"exec > {_printed(block, directory)} 2>&1\n"
+    redirect = f"exec > {_printed(block, directory)} 2>&1\n"
     if not code:
-        return shown + block.text
-    return f"{shown}set +e; (set -e\n{block.text}); code=$?; set -e; [ $code = {code} ]\n"
+        return redirect + block.text
+    return f"{redirect}set +e; (set -e\n{block.text}); code=$?; set -e; [ $code = {code} ]\n"

@@ -59,8 +59,8 @@ def test_options_of_every_command_exist(page: Path) -> None:
         section = next((s for n, s in sections.items() if command.startswith(n)), None)
         assert section is not None, command
         for option in options:
-            known = f"`{option}`" in section + server or option in ("--help", "-h")
-            assert known, (command, option)
+            is_documented = f"`{option}`" in section + server or option in ("--help", "-h")
+            assert is_documented, (command, option)
 
 
 @functools.cache

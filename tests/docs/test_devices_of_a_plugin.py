@@ -93,8 +93,8 @@ def placed_by(plugin: type, shared: Path, workload: str) -> tuple[Cluster, Resul
         offered = {RESOURCE: WHOLE * cards}
         cluster.node(row["sn"], cpu=999, resources=offered, devices=devices)
     for row in rows(shared / "openb_pod_list_gpushare100.csv.gz", "num_gpu", 200):
-        asked = {RESOURCE: int(row["num_gpu"]) * int(row["gpu_milli"])}
-        cluster.job(row["name"], cpu=0.1, resources=asked)
+        requests = {RESOURCE: int(row["num_gpu"]) * int(row["gpu_milli"])}
+        cluster.job(row["name"], cpu=0.1, resources=requests)
     return cluster, cluster.run()
 
 
@@ -109,8 +109,8 @@ def test_on_a_real_list_no_card_is_over_and_less_is_left_in_pieces(
 
         def chosen(self, free: Any, count: int) -> Any:
             enough = free >= fgd.part(count)
-            taken = enough & (enough.cumsum(axis=0) <= fgd.number(count))
-            return fgd.part(count) * taken
+            chosen_devices = enough & (enough.cumsum(axis=0) <= fgd.number(count))
+            return fgd.part(count) * chosen_devices
 
     data = shared_reference / "data" / "openb"
     pods = rows(data / "openb_pod_list_gpushare100.csv.gz", "num_gpu", 200)
@@ -152,10 +152,10 @@ def machines() -> list[Item]:
 
 
 def asking(name: str) -> list[Item]:
-    pods, asked = GANGS[name]
+    pods, requests = GANGS[name]
     gang_items = gang(name, pods=pods)
     for pod in gang_items[1:]:
-        amounts = {"cpu": "1", RESOURCE: str(asked)}
+        amounts = {"cpu": "1", RESOURCE: str(requests)}
         pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
     return gang_items
 
@@ -205,8 +205,8 @@ def in_the_harness(before: Placed, name: str) -> Placed:
             on=[machine for machine, _ in there],
             devices=[devices for _, devices in there],
         )
-    pods, asked = GANGS[name]
-    cluster.job(name, tasks=pods, namespace="ns", resources={RESOURCE: asked})
+    pods, requests = GANGS[name]
+    cluster.job(name, tasks=pods, namespace="ns", resources={RESOURCE: requests})
     result = cluster.run()
     return {key: (machine, result.devices[key]) for key, machine in result.binds.items()}
 

@@ -77,9 +77,9 @@ async def test_a_claim_of_who_has_ended_gives_its_devices_back(cluster: ApiClien
     one = pod("one")
     await cluster.create(ask_device(one))
     (stored,) = await cluster.create(one)
-    got = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    result_item = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
     user = {"resource": "pods", "name": "one", "uid": stored["metadata"]["uid"]}
-    status = {"allocation": {"devices": {"results": [got]}}, "reservedFor": [user]}
+    status = {"allocation": {"devices": {"results": [result_item]}}, "reservedFor": [user]}
     await cluster.patch(f"{DEVICE_CLAIMS}/one/status", {"status": status})
     await free_claims(cluster)
     assert (await cluster.get(f"{DEVICE_CLAIMS}/one"))["status"]["reservedFor"] == [user]

@@ -35,13 +35,13 @@ async def test_a_pod_is_bound_once_and_the_audit_log_has_it(
     second = await cluster.bind(stored, "n1", code=409)
     assert "n1" in second["message"]
 
-    asked = [
+    requests = [
         entry["requestObject"]["target"]["name"]
         for entry in entries(control_plane.audit_log)
         if entry.get("objectRef", {}).get("subresource") == "binding"
         and entry["objectRef"]["name"] == name
     ]
-    assert asked == ["n1"] * 2
+    assert requests == ["n1"] * 2
     binds = [r for r in requests_of(control_plane.audit_log, "admin") if r.name == name][1:]
     assert binds == [
         Request("create", "", "pods/binding", "default", name, code) for code in (201, 409)
@@ -80,9 +80,9 @@ async def test_objects_left_by_a_test_are_removed(cluster: ApiClient) -> None:
     elsewhere = pod("p3")
     elsewhere["metadata"]["namespace"] = "team"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    important, kept = priority_class("high", 7), budget("keep", 1)
-    kept["metadata"]["namespace"] = "default"
-    await cluster.create(namespace, important, node("n1"), finalized, elsewhere, kept)
+    important, disruption_budget = priority_class("high", 7), budget("keep", 1)
+    disruption_budget["metadata"]["namespace"] = "default"
+    await cluster.create(namespace, important, node("n1"), finalized, elsewhere, disruption_budget)
     await empty(cluster)
     for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/policy/v1/poddisruptionbudgets"):
         assert await cluster.names(path) == []

@@ -101,9 +101,9 @@ def test_a_document_belongs_to_its_key() -> None:
 
 
 def test_the_start_of_a_worker_is_printed_without_its_password() -> None:
-    shown = Console(record=True, file=io.StringIO())
-    shown.print(Pretty(CONFIGURED))
-    for text in (repr(CONFIGURED), shown.export_text()):
+    console = Console(record=True, file=io.StringIO())
+    console.print(Pretty(CONFIGURED))
+    for text in (repr(CONFIGURED), console.export_text()):
         assert "rediss://h:1" in text
         assert PASSWORD not in text
 

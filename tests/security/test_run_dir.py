@@ -62,13 +62,13 @@ async def test_the_state_directory_is_checked_like_it(
     """Where no setting says another, the ledger is not in the run directory."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
     monkeypatch.setenv("XDG_STATE_HOME", str(short_dir / "state"))
-    kept = short_dir / "state" / "quadrant"
-    kept.mkdir(parents=True, mode=0o755)
+    state_directory = short_dir / "state" / "quadrant"
+    state_directory.mkdir(parents=True, mode=0o755)
     message = await refusal(short_dir / "quadrant")
-    assert message.startswith(f"QUADRANT_DATA_DIR: {kept} is open to others (mode 0755)")
-    kept.chmod(0o700)
+    assert message.startswith(f"QUADRANT_DATA_DIR: {state_directory} is open to others (mode 0755)")
+    state_directory.chmod(0o700)
     await start(short_dir / "quadrant")
-    assert (kept / "data").is_dir()
+    assert (state_directory / "data").is_dir()
 
 
 async def test_a_link_is_refused(short_dir: Path) -> None:

@@ -37,10 +37,10 @@ CANARIES = [secret.encode() for secret in (REDIS, RAY, TOKEN)]
 
 
 def test_no_secret_in_what_settings_show() -> None:
-    given = load_settings(redis_password=REDIS, ray_token=RAY)
-    shown = f"{given!r} {given} {given.access()!r} {Access('unix://x', password=REDIS)}"
-    assert REDIS not in shown
-    assert RAY not in shown
+    settings = load_settings(redis_password=REDIS, ray_token=RAY)
+    text = f"{settings!r} {settings} {settings.access()!r} {Access('unix://x', password=REDIS)}"
+    assert REDIS not in text
+    assert RAY not in text
 
 
 def ask(*words: str, **variables: str) -> bytes:
@@ -135,9 +135,9 @@ def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
         assert places_of_secrets(processes(up.pid)) == []
         assert listening(up.pid), "Ray and the coordinator listen"
         assert listening(up.pid) <= LOOPBACK
-        kept = {run_dir / name for name in SECRET_FILES.values()}
-        assert set(places_of_secrets(files(run_dir))) == {path.name for path in kept}
-        assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+        secret_files = {run_dir / name for name in SECRET_FILES.values()}
+        assert set(places_of_secrets(files(run_dir))) == {path.name for path in secret_files}
+        assert {path.stat().st_mode & 0o777 for path in secret_files} == {0o600}
         assert run_dir.stat().st_mode & 0o077 == 0
     finally:
         up.send_signal(signal.SIGINT)

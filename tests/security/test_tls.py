@@ -53,20 +53,20 @@ async def test_the_ledger_over_tls_with_certificates_on_both_sides(
     ours: Authority, theirs: Authority, server: EmbeddedServer
 ) -> None:
     ca = str(ours.certificate)
-    shown, key = map(str, ours.issue("scheduler"))
+    certificate, key = map(str, ours.issue("scheduler"))
     other, other_key = map(str, theirs.issue("stranger"))
     async with tls_before(server, ours.issue("server"), clients=ours.certificate) as port:
         url = f"rediss://localhost:{port}"
-        given = load_settings(
-            redis_url=url, redis_ca_file=ca, redis_cert_file=shown, redis_key_file=key
+        settings = load_settings(
+            redis_url=url, redis_ca_file=ca, redis_cert_file=certificate, redis_key_file=key
         )
-        ledger = RedisLedger(given.access())
+        ledger = RedisLedger(settings.access())
         desk = await Desk(ledger).open()
         assert (await desk.store(*cluster())).verdict is Verdict.COMMITTED
         assert await ledger.read_log("0")
         # the thread that keeps the lease has a connection of its own, by the same rules
         epoch = desk.epochs["0"]
-        renewal = RedisRenewal(given.access(), timeout=5.0)
+        renewal = RedisRenewal(settings.access(), timeout=5.0)
         assert await asyncio.to_thread(renewal.renew, "0", epoch, lease=1.0)
         renewal.close()
         stranger = RedisRenewal(Access(url, ca=str(theirs.certificate)), timeout=5.0)

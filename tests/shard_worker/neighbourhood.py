@@ -45,8 +45,8 @@ def marked(**labels: str) -> dict[str, object]:
 
 def zones(*names: str, cpu: float = 8, **arguments: object) -> Cluster:
     """Nodes n0, n1, ... in these zones ("" = in none); ``arguments`` of predicates, with _ for ."""
-    given = {name.replace("_", "."): value for name, value in arguments.items()}
-    cluster = Cluster("gang", PluginOption("predicates", arguments=given))
+    options = {name.replace("_", "."): value for name, value in arguments.items()}
+    cluster = Cluster("gang", PluginOption("predicates", arguments=options))
     for i, zone in enumerate(names):
         cluster.node(f"n{i}", cpu=cpu, labels={ZONE: zone} if zone else {})
     return cluster

@@ -147,8 +147,8 @@ def test_it_gets(kubectl: UpKubectl) -> None:
 
 
 def test_all_of_a_namespace(kubectl: UpKubectl) -> None:
-    shown = kubectl.ok("get", "all", "-n", "ns", "-o", "name").split()
-    assert {"pod/big", "pod/train-w-2", "job.batch.volcano.sh/train"} <= {*shown}
+    names = kubectl.ok("get", "all", "-n", "ns", "-o", "name").split()
+    assert {"pod/big", "pod/train-w-2", "job.batch.volcano.sh/train"} <= {*names}
 
 
 def test_it_describes_with_events(kubectl: UpKubectl) -> None:
@@ -238,8 +238,8 @@ def test_a_finalizer_can_be_taken_away(kubectl: UpKubectl) -> None:
     kubectl.ok("apply", "-f", kubectl.file("held", held))
     held["metadata"]["finalizers"] = ["example.com/b"]
     kubectl.ok("apply", "-f", kubectl.file("held", held))
-    shown = ("get", "pod", "held", "-n", "ns", "-o", "jsonpath={.metadata.finalizers}")
-    assert kubectl.ok(*shown) == '["example.com/b"]'
+    command = ("get", "pod", "held", "-n", "ns", "-o", "jsonpath={.metadata.finalizers}")
+    assert kubectl.ok(*command) == '["example.com/b"]'
     kubectl.ok("delete", "pod", "held", "-n", "ns")
 
 

@@ -62,8 +62,8 @@ async def until_claims(parts: Running, done: Callable[[dict[str, Json]], bool]) 
     """Until the claims are like this; all of them, name -> status."""
     async with asyncio.timeout(60):
         while True:
-            shown = await read(parts, CLAIMS)
-            states = {name: item.get("status") or {} for name, item in shown.items()}
+            claims = await read(parts, CLAIMS)
+            states = {name: item.get("status") or {} for name, item in claims.items()}
             if done(states):
                 return states
             await asyncio.sleep(0.05)

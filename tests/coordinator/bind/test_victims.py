@@ -320,8 +320,8 @@ def test_another_specification_keeps_victims_and_lives() -> None:
     core = filled()
     again(core)
     evict(core, 0)
-    known = core.order.jobs[VICTIM].job
-    core.admitted(Changes(jobs=[replace(known, spec=known.spec + 1)]))
+    job = core.order.jobs[VICTIM].job
+    core.admitted(Changes(jobs=[replace(job, spec=job.spec + 1)]))
     core.validate()
     state = core.order.jobs[VICTIM]
     assert (state.evicted, state.incarnations, state.info.held) == ({0}, {1: 1}, [2])
@@ -331,8 +331,8 @@ def test_another_specification_keeps_victims_and_lives() -> None:
 
 
 def truth(*tasks: TaskRecord) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
-    known = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
-    return {VICTIM: (known, dict(enumerate(tasks)))}
+    record_before = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
+    return {VICTIM: (record_before, dict(enumerate(tasks)))}
 
 
 def test_the_ledger_may_know_more_than_the_books() -> None:

@@ -25,8 +25,8 @@ INTAKE = "intake"
 
 async def lead(ledger: MemoryLedger) -> Epoch:
     """The epoch of the one coordinator both writers belong to."""
-    known = await ledger.leader()
-    epoch = await ledger.claim(COORDINATOR) if known is None else known.epoch
+    leader = await ledger.leader()
+    epoch = await ledger.claim(COORDINATOR) if leader is None else leader.epoch
     await ledger.bless(epoch)
     return epoch
 

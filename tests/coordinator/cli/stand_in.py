@@ -186,7 +186,7 @@ class StandIn:
         return known or status(404, "NotFound", f'"{request.path}" not found')
 
     def requests(self, method: str) -> list[SentRequest]:
-        return [asked for asked in self.asked if asked.method == method]
+        return [request for request in self.asked if request.method == method]
 
 
 @contextlib.contextmanager
@@ -199,14 +199,14 @@ def serving(answers: dict[tuple[str, str], Any]) -> Iterator[StandIn]:
         def _do(self) -> None:
             url = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)
-            asked = SentRequest(
+            request = SentRequest(
                 self.command,
                 url.path,
                 dict(parse_qsl(url.query)),
                 dict(self.headers.items()),
                 self.rfile.read(length),
             )
-            code, value = stand_in.answer(asked)
+            code, value = stand_in.answer(request)
             if isinstance(value, list):
                 data = b"".join(json.dumps(event).encode() + b"\n" for event in value)
             elif isinstance(value, str):

@@ -43,7 +43,7 @@ def test_apply_says_what_became_of_each(quadrant: Quadrant) -> None:
         assert again.lines[1] == "pod/b unchanged", "only its state moved"
         third = quadrant("apply", "-f", "-", "-s", server.url, "--dry-run=server", stdin=TWO)
         assert third.lines[1] == "pod/b unchanged (server dry run)"
-    first = next(asked for asked in server.requests("PATCH") if asked.path == f"{PODS}/a")
+    first = next(request for request in server.requests("PATCH") if request.path == f"{PODS}/a")
     last = server.requests("PATCH")[-1]
     assert first.headers["Content-Type"] == "application/apply-patch+yaml"
     assert first.query == {"fieldManager": "quadrant", "fieldValidation": "Strict"}
@@ -138,7 +138,7 @@ def test_an_object_that_is_there_twice_ends_as_the_last_one_says(quadrant: Quadr
     answers |= {("PATCH", f"{PODS}/{n}"): (201, pod(n)) for n in "ab"}
     with serving(answers) as server:
         quadrant("apply", "-f", "-", "-s", server.url, stdin="\n".join(map(json.dumps, twice)))
-        sent = [(asked.method, asked.path[-1]) for asked in server.asked[-6:]]
+        sent = [(request.method, request.path[-1]) for request in server.asked[-6:]]
     assert sent == [(method, name) for name in "aba" for method in ("GET", "PATCH")]
 
 
@@ -201,7 +201,7 @@ def test_diff_ends_with_0_1_and_2(quadrant: Quadrant) -> None:
         assert quadrant("diff", "-f", "-", "-s", server.url, stdin=text) == (0, "", "")
         result = quadrant("diff", "-f", "-", "-s", server.url, stdin=text)
         assert quadrant("diff", "-f", "-", "-s", server.url, stdin=text).code == 2
-        assert all(asked.query["dryRun"] == "All" for asked in server.requests("PATCH"))
+        assert all(request.query["dryRun"] == "All" for request in server.requests("PATCH"))
     assert result.code == 1
     assert "-  nodeName: n1\n+  nodeName: n2\n" in result.out
     assert "resourceVersion" not in result.out
@@ -227,7 +227,7 @@ def test_delete_by_name_waits_until_it_is_gone(quadrant: Quadrant) -> None:
     with serving(answers) as server:
         result = quadrant("delete", "pod/a", "-s", server.url)
         assert result == (0, "pod/a deleted\n", "")
-        looks = [asked for asked in server.requests("GET") if asked.path == f"{PODS}/a"]
+        looks = [request for request in server.requests("GET") if request.path == f"{PODS}/a"]
         assert len(looks) == 3
 
 
@@ -269,5 +269,5 @@ def test_queues_are_closed_and_opened(quadrant: Quadrant) -> None:
         assert quadrant("queue", "open", "a", "-s", server.url).out == f"{label} opened\n"
         result = quadrant("queue", "close", "a", "b", "--dry-run=client", "-s", server.url)
         assert (result.code, result.out) == (1, f"{label} closed (dry run)\n")
-        bodies = [json.loads(asked.body) for asked in server.requests("PATCH")]
+        bodies = [json.loads(request.body) for request in server.requests("PATCH")]
     assert bodies == [{"status": {"state": "Closed"}}, {"status": {"state": "Open"}}]

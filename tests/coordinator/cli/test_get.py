@@ -25,8 +25,8 @@ def test_a_table_as_the_server_has_it(quadrant: Quadrant) -> None:
     assert wide.lines == ["NAME STATUS NODE", "web-0 Running n1", "b <none> n1"]
     assert bare.lines == ["web-0 Running", "b <none>"]
     assert plain.code == wide.code == bare.code == 0
-    asked = server.requests("GET")[-1]
-    assert asked.query == {"limit": "2000"}
+    request = server.requests("GET")[-1]
+    assert request.query == {"limit": "2000"}
 
 
 def test_every_namespace_has_a_column(quadrant: Quadrant) -> None:
@@ -216,7 +216,7 @@ def test_get_sends_the_token_and_never_prints_it(
     refused = status(401, "Unauthorized", "no such token")
     with serving({("GET", f"{PODS} table"): refused}) as server:
         result = quadrant("get", "pods", "-s", server.url)
-    assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer secret"}
+    assert {request.headers["Authorization"] for request in server.asked} == {"Bearer secret"}
     assert result.code == 1
     assert "QUADRANT_TOKEN" in result.err
     assert "secret" not in result.err

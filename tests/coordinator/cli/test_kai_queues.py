@@ -139,8 +139,8 @@ async def test_the_word_of_explain_is_that_of_get_describe_and_events(command: C
     assert "all: has" in " ".join(text.split())
     pod = json.loads((await command("explain", "pod", "second-0", "-o", "json")).out)
     assert pod["message"] == answer["message"]
-    shown = await command("get", "podgroup", "second", "-o", "json")
-    status = json.loads(shown.out)["status"]
+    group = await command("get", "podgroup", "second", "-o", "json")
+    status = json.loads(group.out)["status"]
     (condition,) = status["schedulingConditions"]
     assert condition["message"] == f"WaitingForQuota: {answer['message']}"
     assert condition["reasons"][0]["reason"] == "OverLimit"

@@ -60,14 +60,14 @@ def client(*ports: int, patience: float = 60.0) -> KubeClient:
 
 def test_the_one_that_leads_is_asked_wherever_it_stands(two: list[ThreadingHTTPServer]) -> None:
     first, second = two
-    asked = client(free(), first.server_port, second.server_port)
+    several = client(free(), first.server_port, second.server_port)
     for leader, other in ((second, first), (first, second), (second, first)):
         leader.leads, other.leads = True, False  # type: ignore[attr-defined]
         who = str(leader.server_port)
-        assert asked.get("/who")["who"] == who
-        assert asked.ask("POST", "/who", body=b"{}")[1]["who"] == who
-        assert next(asked.watch("/who", {}))["who"] == who
-    asked.close()
+        assert several.get("/who")["who"] == who
+        assert several.ask("POST", "/who", body=b"{}")[1]["who"] == who
+        assert next(several.watch("/who", {}))["who"] == who
+    several.close()
 
 
 class WaitingClock:
@@ -86,12 +86,12 @@ def test_where_none_leads_it_waits_and_then_says_so(
     two: list[ThreadingHTTPServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coordinator.cli.client.client.time", WaitingClock())
-    asked = client(*(server.server_port for server in two), patience=0.2)
+    several = client(*(server.server_port for server in two), patience=0.2)
     with pytest.raises(KubeError) as caught:
-        asked.get("/who")
+        several.get("/who")
     assert caught.value.code == 503
     assert all(server.asked > 1 for server in two)  # type: ignore[attr-defined]
-    asked.close()
+    several.close()
 
 
 def test_where_nobody_listens_it_says_so_at_once() -> None:

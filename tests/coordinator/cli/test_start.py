@@ -215,7 +215,7 @@ def test_another_cluster_is_never_touched(quadrant: Quadrant) -> None:
     groups = {"kind": "APIGroupList", "groups": [{"name": "apps"}]}
     with serving({("GET", "/apis"): (200, groups)}) as server:
         result = quadrant("delete", "pods", "--all", "--server", server.url)
-        assert [asked.path for asked in server.asked] == ["/apis"]
+        assert [request.path for request in server.asked] == ["/apis"]
     assert result.code == 1
     assert "is not a Quadrant server" in result.err
 

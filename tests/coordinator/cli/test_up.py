@@ -72,8 +72,8 @@ def test_the_port(
     """Somewhere else only where somebody said so; nothing is started here."""
     from coordinator.cli.run import up
 
-    taken: list[int] = []
-    monkeypatch.setattr(up, "_refuse_if_taken", lambda host, port: taken.append(port))
+    ports: list[int] = []
+    monkeypatch.setattr(up, "_refuse_if_taken", lambda host, port: ports.append(port))
 
     def run(main: Callable[[], object]) -> int:
         return 0
@@ -82,7 +82,7 @@ def test_the_port(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert quadrant("up", *words).code == 0
-    assert taken == [wanted]
+    assert ports == [wanted]
 
 
 def test_a_bad_policy_is_told_before_anything_starts(

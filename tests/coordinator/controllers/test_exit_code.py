@@ -53,8 +53,8 @@ async def test_only_pods_that_say_so_fail(tmp_path: Path, redis_url: str) -> Non
         await submit(service, node(), group, *pods)
         await service.until(lambda s: s["tasks"]["finished"] == 4)
         objects = service.service.objects.list(POD, namespace="ns", limit=None).items
-        shown = [entry.object() for entry in objects]
-        phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in shown}
+        items = [entry.object() for entry in objects]
+        phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in items}
         assert phases == {"a": "Succeeded", "b": "Failed", "c": "Succeeded", "alone": "Failed"}
         assert (await writer(service).submit(pods)).unchanged == 4
         assert (await writer(service).submit([pod("a", "1", "g")])).refused

@@ -92,17 +92,17 @@ def test_an_eviction_is_answered_once() -> None:
     assert demanded_incarnations("PodEvicted", "RestartTask", standing) == expected
     standing.incarnations |= expected
     standing.states[1] = TaskState.RUNNING
-    kept = {"retryCount": 1, "incarnations": {str(t): n for t, n in expected.items()}}
-    assert demanded_incarnations("PodEvicted", "RestartTask", standing, **kept) is None
+    state = {"retryCount": 1, "incarnations": {str(t): n for t, n in expected.items()}}
+    assert demanded_incarnations("PodEvicted", "RestartTask", standing, **state) is None
     standing.incarnations[2] = 2
     standing.states[2] = TaskState.PENDING
-    assert demanded_incarnations("PodEvicted", "RestartTask", standing, **kept) == {
+    assert demanded_incarnations("PodEvicted", "RestartTask", standing, **state) == {
         0: 2,
         1: 2,
         2: 2,
         3: 2,
     }
-    assert demanded_incarnations("PodEvicted", "RestartPod", standing, **kept) == {
+    assert demanded_incarnations("PodEvicted", "RestartPod", standing, **state) == {
         0: 1,
         1: 1,
         2: 2,

@@ -52,8 +52,8 @@ class Standing:
         self.in_part = False
 
     def ruling(self, body: Item) -> Ruling | None:
-        known = rules_of(document(body))
-        return None if known is None else next(rulings(known, self, {}), None)
+        rules = rules_of(document(body))
+        return None if rules is None else next(rulings(rules, self, {}), None)
 
 
 def document(body: Item, *, jid: int = 0, state: dict[str, Any] | None = None) -> Document:

@@ -54,8 +54,8 @@ class Lives(IntakeStory):
         match r.randrange(4):
             case 0 | 1:
                 following = r.choice(NEXT)
-                kept = {"phase": "Stopping", "next": following, "retryCount": 1, "since": self.now}
-                self.store(intake.end(key, jid, kept))
+                state = {"phase": "Stopping", "next": following, "retryCount": 1, "since": self.now}
+                self.store(intake.end(key, jid, state))
             case 2:
                 self.store(intake.grow(key, jid, ["then"]))
             case _:
@@ -76,13 +76,13 @@ class Lives(IntakeStory):
     def check_job(self, key: Key) -> None:
         """Alive, on its way out, or ended: its document tells which."""
         registry, document = self.intake.registry, self.intake.documents[key]
-        kept = document.state or {}
+        state = document.state or {}
         if document.jid < 0:
-            assert "ended" in kept
+            assert "ended" in state
             assert key.path not in registry.batch_jobs
             return
         assert registry.batch_jobs[key.path] == document.jid
-        stops = document.deleting is not None or "next" in kept
+        stops = document.deleting is not None or "next" in state
         assert (document.jid in registry.leaving) == stops
         assert (document.jid in registry.jobs) != stops
 

@@ -58,5 +58,5 @@ async def test_all_of_them_run(redis_url: str, short_dir: Path) -> None:
             await service.until(lambda status: not status["jobs"]["pending"])
             async with session.get(PATH) as answer:
                 items = (await answer.json())["items"]
-            shown = {item["metadata"]["name"]: item["spec"] for item in items}
-            assert shown == {job["metadata"]["name"]: job["spec"] for job in JOBS}
+            specs = {item["metadata"]["name"]: item["spec"] for item in items}
+            assert specs == {job["metadata"]["name"]: job["spec"] for job in JOBS}

@@ -138,8 +138,8 @@ def waiting() -> tuple[Coordinator, BindPlan, VolumeController]:
     """A task with a claim has a place, and its bind waits for the volume."""
     asks = TaskClass(ONE.requests, constraints=Constraints(volumes=("c",)))
     core = coordinator(job(1))
-    known = Changes(classes={0: asks}, jobs=[job(1)], objects=[claim("c"), volume("v"), LATE])
-    core.admitted(known)
+    changes = Changes(classes={0: asks}, jobs=[job(1)], objects=[claim("c"), volume("v"), LATE])
+    core.admitted(changes)
     ((call, turn),) = opened(core).values()
     core.turns_returned(0, call, [placed(turn)])
     plan = plan_binds(

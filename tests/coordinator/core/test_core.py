@@ -185,12 +185,12 @@ def infeasible(core: Coordinator, send: SendTurns) -> None:
 
 def test_behind_walls_a_job_is_tried_in_every_shard_once_before_it_waits() -> None:
     core = coordinator(shards=3, jobs=1, walls=True)
-    asked = []
+    calls = []
     for _ in range(3):
         (send,) = sends(core)
-        asked.append(send.shard)
+        calls.append(send.shard)
         infeasible(core, send)
-    assert sorted(asked) == [0, 1, 2]
+    assert sorted(calls) == [0, 1, 2]
     assert sends(core, now=100.0) == []
     core.validate()
 

@@ -54,8 +54,8 @@ class Notes:
         return str(finding.subject)
 
     def take(self) -> list[tuple[object, ...]]:
-        taken, self.calls = self.calls, []
-        return taken
+        calls, self.calls = self.calls, []
+        return calls
 
 
 def coordinator(*, shards: int = 1, count: int = 3, nodes: int = 4) -> tuple[Coordinator, Notes]:

@@ -154,8 +154,8 @@ def test_a_deleted_job_does_not_wait_for_a_bind_that_ended_on_another_node() -> 
     core.admitted(Changes(jobs_gone=[0, 1]))
     states = [*core.order.jobs.values(), *core.leaving.values()]
     assert sorted(ReconcilePass(core).missing(states)) == [(0, 0), (1, 0)]
-    asked = listed(("0.0", "", P.FAILED), ("1.0", "", P.UNKNOWN))
-    repairs = twice(core, listed(), asked)
+    answers = listed(("0.0", "", P.FAILED), ("1.0", "", P.UNKNOWN))
+    repairs = twice(core, listed(), answers)
     assert repairs.items == [StatusItem(S.FAILED, 0, [0], [0])]
 
 
@@ -229,8 +229,8 @@ def test_names() -> None:
 
 
 def test_only_changed_foreign_usage_is_reported() -> None:
-    known: dict[int, dict[int | str, Use]] = {1: {0: 5}, 2: {0: 7}, 3: {}}
-    assert differences(known, {1: {0: 5}, 4: {1: 2}}) == {4: {1: 2}, 2: {}}
+    before: dict[int, dict[int | str, Use]] = {1: {0: 5}, 2: {0: 7}, 3: {}}
+    assert differences(before, {1: {0: 5}, 4: {1: 2}}) == {4: {1: 2}, 2: {}}
 
 
 def test_ports_of_others_are_named_and_taken_back_by_name() -> None:

@@ -34,8 +34,8 @@ BEST_EFFORT: dict[str, Any] = {"containers": [{"name": "c"}]}
 
 def kept_documents(admission: Admission) -> list[tuple[str, bytes | None]]:
     """Documents of an admission, as a store call gets them."""
-    kept = {str(d.key): encode_document(d) for d in admission.documents}
-    return [*kept.items(), *((str(key), None) for key in admission.documents_gone)]
+    documents = {str(d.key): encode_document(d) for d in admission.documents}
+    return [*documents.items(), *((str(key), None) for key in admission.documents_gone)]
 
 
 class StoredSnapshot:
@@ -46,42 +46,42 @@ class StoredSnapshot:
         self.rows: set[int] = set()
 
     def store(self, admission: Admission) -> None:
-        kept = self.snapshot
+        stored = self.snapshot
         for name, body in kept_documents(admission):
             if body is None:
-                del kept.documents[name]
+                del stored.documents[name]
             else:
-                kept.documents[name] = body
+                stored.documents[name] = body
         for op in admission.ops:
             match op:
                 case PutClass():
-                    kept.classes[op.cid] = op.spec
+                    stored.classes[op.cid] = op.spec
                 case DropClass():
-                    del kept.classes[op.cid]
+                    del stored.classes[op.cid]
                 case PutNode():
-                    kept.node_specs[op.row] = op.spec
+                    stored.node_specs[op.row] = op.spec
                     self.rows.add(op.row)
                 case DropNode():
-                    del kept.node_specs[op.row]
+                    del stored.node_specs[op.row]
                 case PutQueue():
-                    kept.queue_specs[op.qid] = op.spec
+                    stored.queue_specs[op.qid] = op.spec
                 case PutJob():
                     record = JobRecord(op.spec_version, op.qid, False, op.groups)
-                    kept.jobs[op.jid], kept.job_specs[op.jid] = record, op.spec
+                    stored.jobs[op.jid], stored.job_specs[op.jid] = record, op.spec
                 case DropQueue():
-                    del kept.queue_specs[op.qid]
+                    del stored.queue_specs[op.qid]
                 case DropJob():
-                    kept.jobs[op.jid] = JobRecord(0, 0, True, [])
+                    stored.jobs[op.jid] = JobRecord(0, 0, True, [])
                 case PurgeJob():
-                    assert kept.jobs.pop(op.jid).gone
-                    del kept.job_specs[op.jid]
+                    assert stored.jobs.pop(op.jid).gone
+                    del stored.job_specs[op.jid]
                 case PutObject(key, None):
-                    del kept.objects[key]
+                    del stored.objects[key]
                 case PutObject(key, bytes() as spec):
-                    kept.objects[key] = spec
+                    stored.objects[key] = spec
                 case _:
                     raise AssertionError(op)
-        kept.nodes.rows[:] = sorted(self.rows)
+        stored.nodes.rows[:] = sorted(self.rows)
 
 
 class Bench:

@@ -92,11 +92,11 @@ def test_a_dry_run_of_a_deletion_keeps_everything(bench: Bench, obj: dict[str, A
     bench.take(queue("q"), obj)
     before = state(bench.intake)
     meta = obj["metadata"]
-    asked = bench.intake.remove(
+    dry_run = bench.intake.remove(
         obj["kind"], meta.get("namespace", ""), meta["name"], 5.0, keep=False
     )
-    assert asked.accepted == 1
-    assert asked.documents or asked.documents_gone
+    assert dry_run.accepted == 1
+    assert dry_run.documents or dry_run.documents_gone
     assert same(state(bench.intake), before)
 
 
@@ -155,8 +155,8 @@ def test_the_pods_of_a_job_have_names_too(bench: Bench) -> None:
 def test_a_job_may_not_take_the_names_of_other_pods(bench: Bench) -> None:
     bench.take(pod("a-w-1"), pod("other"), job("x", tasks=[task("y-z")]))
     for wrong in (job("a"), job("a", tasks=[task(replicas=9)])):
-        (taken,) = bench.admit(wrong).refused
-        assert "pod ns/a-w-1 exists" in taken.message
+        (refusal,) = bench.admit(wrong).refused
+        assert "pod ns/a-w-1 exists" in refusal.message
     assert "Job ns/x" in bench.admit(job("x-y", tasks=[task("z")])).refused[0].message
     assert bench.take(job("a", tasks=[task(replicas=1)])).accepted == 1
     assert bench.take(job("b"), job("b-w")).accepted == 2

@@ -74,15 +74,15 @@ def test_applying_a_printed_object_changes_nothing(bench: Bench, obj: dict[str, 
     bench.take(*EVERY_KIND)
     before = state(bench.intake)
     document = bench.intake.documents[key_of(obj)]
-    shown = printed(document, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    live = printed(document, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
     if obj["kind"] == "Queue":
-        shown["status"]["state"] = "Open"
+        live["status"]["state"] = "Open"
     if obj["kind"] == "Job":
-        shown["status"]["phase"] = {"state": "Running"}
+        live["status"]["phase"] = {"state": "Running"}
     if obj["kind"] == "Pod":
-        shown["spec"]["nodeName"] = "n"
+        live["spec"]["nodeName"] = "n"
         bench.intake.node_of = lambda namespace, name: "n" if name == "p" else ""
-    admission = bench.take(shown, now=7.0)
+    admission = bench.take(live, now=7.0)
     assert (admission.unchanged, admission.documents, admission.ops) == (1, [], [])
     assert same(state(bench.intake), before)
 
@@ -94,9 +94,9 @@ def test_a_printed_object_can_be_created_in_another_cluster(
     """All but the node of a bound pod, which would be another's decision."""
     other = Bench()
     other.take(*EVERY_KIND)
-    shown = printed(other.intake.documents[key_of(obj)], phase="Running")
-    bench.take(queue("q"), shown)
-    assert bench.intake.documents[key_of(obj)].object() == shown
+    live = printed(other.intake.documents[key_of(obj)], phase="Running")
+    bench.take(queue("q"), live)
+    assert bench.intake.documents[key_of(obj)].object() == live
 
 
 # --- changed ----------------------------------------------------------------------------------
@@ -167,9 +167,9 @@ def test_values_that_are_not_json_are_refused(bench: Bench, wrong: Any) -> None:
 def test_a_dry_run_answers_and_keeps_nothing(bench: Bench) -> None:
     bench.take(pod("other"))
     before = state(bench.intake)
-    asked = bench.intake.admit(EVERY_KIND, 3.0, keep=False)
-    assert (asked.accepted, len(asked.documents)) == (len(EVERY_KIND), len(EVERY_KIND))
-    assert asked.refused == []
+    dry_run = bench.intake.admit(EVERY_KIND, 3.0, keep=False)
+    assert (dry_run.accepted, len(dry_run.documents)) == (len(EVERY_KIND), len(EVERY_KIND))
+    assert dry_run.refused == []
     assert same(state(bench.intake), before)
 
 
@@ -196,11 +196,11 @@ def budget(**spec: Any) -> dict[str, Any]:
 def test_a_budget_is_kept_for_who_evicts(bench: Bench) -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     admission = bench.take(budget(minAvailable="50%", selector=selector))
-    (kept,) = admission.objects
-    assert kept == Budget("ns", "b", (Requirement("a", "Exists", ()),), min_available="50%")
+    (stored,) = admission.objects
+    assert stored == Budget("ns", "b", (Requirement("a", "Exists", ()),), min_available="50%")
     assert not bench.take(budget(minAvailable="50%", selector=selector)).objects
     gone = bench.intake.remove("PodDisruptionBudget", "ns", "b", 3.0)
-    assert gone.objects_gone == [kept]
+    assert gone.objects_gone == [stored]
     assert gone.ops == [PutObject("budget/ns/b", None)]
     assert not bench.intake.registry.objects
 

@@ -65,9 +65,13 @@ def test_a_member_without_requests_counts_for_its_new_group(bench: Bench) -> Non
 def test_a_pod_that_stays_its_own_job_forgets_the_group(bench: Bench) -> None:
     (alone,) = bench.take(pod("p")).jobs
     bench.take(pod("p", group="g"))
-    (kept,) = bench.regroup(apart=[alone.jid]).jobs
-    assert (kept.jid, kept.kind, late_group(kept.annotations)) == (alone.jid, "Pod", "")
-    assert kept.roles == alone.roles
+    (regrouped,) = bench.regroup(apart=[alone.jid]).jobs
+    assert (regrouped.jid, regrouped.kind, late_group(regrouped.annotations)) == (
+        alone.jid,
+        "Pod",
+        "",
+    )
+    assert regrouped.roles == alone.roles
 
 
 @pytest.mark.parametrize("watched", [False, True])

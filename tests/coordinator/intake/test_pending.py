@@ -46,8 +46,8 @@ class PendingBench:
         )
 
     def refused(self, *items: Any) -> list[str]:
-        kept, refused = self.bound.split(list(items))
-        assert len(kept) + len(refused) == len(items)
+        admitted, refused = self.bound.split(list(items))
+        assert len(admitted) + len(refused) == len(items)
         assert all(r.reason == TOO_MANY for r in refused)
         return [r.name for r in refused]
 
@@ -75,8 +75,8 @@ def test_members_share_the_verdict_on_their_group() -> None:
 def test_known_objects_and_members_do_not_count_as_new_jobs() -> None:
     bench = PendingBench(1, a=1)
     bench.intake.admit([group("g", "a"), pod("p", queue="a"), job("j", "a")], 0.0)
-    known = [group("g", "a"), pod("p", queue="a"), job("j", "a"), pod("m", group="g")]
-    assert bench.refused(*known) == []
+    existing = [group("g", "a"), pod("p", queue="a"), job("j", "a"), pod("m", group="g")]
+    assert bench.refused(*existing) == []
     assert bench.refused(group("g2", "a")) == ["default/g2"]
 
 

@@ -25,8 +25,8 @@ OTHER = "example.com/"
 
 
 def asking(name: str, *resources: str) -> dict[str, Any]:
-    asked = {"cpu": "1", **dict.fromkeys(resources, "1")}
-    return pod(name, containers=[{"name": "c", "resources": {"requests": asked}}])
+    requests = {"cpu": "1", **dict.fromkeys(resources, "1")}
+    return pod(name, containers=[{"name": "c", "resources": {"requests": requests}}])
 
 
 def offering(name: str, *resources: str) -> dict[str, Any]:

@@ -125,17 +125,17 @@ class IntakeStory:
     def check_held(self, snapshot: Snapshot) -> None:
         """Nothing was ever placed: held are the members that ask for nothing and are not gone."""
         registry = self.intake.registry
-        for jid, known in registry.jobs.items():
-            held = [0] * len(known.groups)
-            for role in known.roles:
+        for jid, job_entry in registry.jobs.items():
+            held = [0] * len(job_entry.groups)
+            for role in job_entry.roles:
                 if role.cid in registry.best_effort:
                     members = range(role.first, role.first + role.count)
-                    named = [t for t in members if known.kind == "Job" or known.pod_name(t)]
+                    named = [t for t in members if job_entry.kind == "Job" or job_entry.pod_name(t)]
                     count = sum(1 for t in named if (jid << 32 | t) not in registry.deleting)
                     held[0] += count
                     if role.group:
                         held[role.group] += count
-            assert [g.held for g in snapshot.jobs[jid].groups[: len(held)]] == held, known.key
+            assert [g.held for g in snapshot.jobs[jid].groups[: len(held)]] == held, job_entry.key
 
 
 @settings(max_examples=examples(60))

@@ -33,43 +33,43 @@ NAMES = ("a", "b", "c", "d")
 
 def test_a_dict_is_as_it_was_at_the_mark() -> None:
     journal = Journal()
-    kept: JournaledDict[str, int] = JournaledDict(journal)
-    kept.update({"a": 1, "b": 2})
+    numbers: JournaledDict[str, int] = JournaledDict(journal)
+    numbers.update({"a": 1, "b": 2})
     journal.mark()
-    kept["a"] = 5
-    kept["c"] = 6
-    kept.pop("b")
-    kept.update({"b": 7, "d": 8})
-    del kept["a"]
-    assert kept.setdefault("e", 9) == 9
-    kept.clear()
-    kept["f"] = 1
+    numbers["a"] = 5
+    numbers["c"] = 6
+    numbers.pop("b")
+    numbers.update({"b": 7, "d": 8})
+    del numbers["a"]
+    assert numbers.setdefault("e", 9) == 9
+    numbers.clear()
+    numbers["f"] = 1
     journal.undo()
-    assert kept == {"a": 1, "b": 2}
+    assert numbers == {"a": 1, "b": 2}
 
 
 def test_a_set_is_as_it_was_at_the_mark() -> None:
     journal = Journal()
-    kept: JournaledSet[int] = JournaledSet(journal, (1, 2, 3))
+    numbers: JournaledSet[int] = JournaledSet(journal, (1, 2, 3))
     journal.mark()
-    kept.add(3)
-    kept.add(4)
-    kept.discard(1)
-    kept.update((1, 5), (6,))
-    kept.difference_update((2, 3, 9))
+    numbers.add(3)
+    numbers.add(4)
+    numbers.discard(1)
+    numbers.update((1, 5), (6,))
+    numbers.difference_update((2, 3, 9))
     journal.undo()
-    assert kept == {1, 2, 3}
+    assert numbers == {1, 2, 3}
 
 
 def test_changes_before_forget_are_not_undone() -> None:
     journal = Journal()
-    kept: JournaledDict[str, int] = JournaledDict(journal)
+    numbers: JournaledDict[str, int] = JournaledDict(journal)
     journal.mark()
-    kept["a"] = 1
+    numbers["a"] = 1
     journal.forget()
-    kept["b"] = 2
+    numbers["b"] = 2
     journal.undo()
-    assert kept == {"a": 1, "b": 2}
+    assert numbers == {"a": 1, "b": 2}
 
 
 def _objects(r: random.Random) -> list[dict[str, Any]]:

@@ -201,8 +201,8 @@ async def test_the_bulk_path_counts_for_a_change_too(
 async def test_a_dry_run_stores_and_tells_nothing(desk: WriterDesk, writer: IntakeWriter) -> None:
     await writer.submit(EVERY_KIND)
     before, report, sent = state(desk.intake), len(desk.told), len(desk.ledger.batches)
-    asked = await writer.submit([pod("new")], dry_run=True)
-    assert [d.key.name for d in asked.documents] == ["new"]
+    dry_run = await writer.submit([pod("new")], dry_run=True)
+    assert [d.key.name for d in dry_run.documents] == ["new"]
     for key, make in (
         (POD, labelled("a", "b")),
         (POD, lambda before: None),
@@ -342,11 +342,11 @@ async def test_a_store_that_the_ledger_refuses_is_refused_to_its_request_alone(
     running = asyncio.create_task(writer.run())
     ledger.wrong["Pod/ns/bad"] = error
     try:
-        asked: list[asyncio.Task[Any]] = [
+        requests: list[asyncio.Task[Any]] = [
             asyncio.create_task(writer.submit([pod(name)])) for name in ("first", "bad", "last")
         ]
-        asked.append(asyncio.create_task(writer.change(POD, lambda before: pod("p"))))
-        result = await asyncio.gather(*asked, return_exceptions=True)
+        requests.append(asyncio.create_task(writer.change(POD, lambda before: pod("p"))))
+        result = await asyncio.gather(*requests, return_exceptions=True)
         refused = [answer for answer in result if isinstance(answer, BaseException)]
         assert [(type(e), getattr(e, "status", 0)) for e in refused] == [(StoreRefused, status)]
         assert str(error) in str(refused[0])

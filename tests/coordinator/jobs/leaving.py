@@ -84,5 +84,5 @@ def stopped(
     core: Coordinator, tasks: list[tuple[int, int]], never: list[tuple[int, int]]
 ) -> list[StatusItem]:
     """The cluster was told to end these, and never had some."""
-    asked = sorted({*tasks, *never})
-    return core.stopped(asked, core.victims.uids(asked), never)
+    questions = sorted({*tasks, *never})
+    return core.stopped(questions, core.victims.uids(questions), never)

@@ -29,9 +29,12 @@ from tests.coordinator.order.helpers import placed
 
 
 def delete_members(core: Coordinator, jid: int, *tasks: int) -> None:
-    known = core.order.jobs[jid].job
+    job_before = core.order.jobs[jid].job
     core.admitted(
-        Changes(jobs=[replace(known, spec=known.spec + 1)], tasks_gone=[(jid, t) for t in tasks])
+        Changes(
+            jobs=[replace(job_before, spec=job_before.spec + 1)],
+            tasks_gone=[(jid, t) for t in tasks],
+        )
     )
     core.validate()
 

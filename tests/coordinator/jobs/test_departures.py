@@ -372,8 +372,8 @@ def test_tasks_of_a_job_that_moves_to_an_unknown_queue_still_count() -> None:
 def test_a_job_whose_turn_is_out_may_move_to_an_unknown_queue_and_back() -> None:
     core = coordinator(job(1, count=2))
     call, turn = opened(core)[1]
-    known = core.order.jobs[1].job
-    core.admitted(Changes(jobs=[replace(known, queue="nope", spec=1)]))
+    job_before = core.order.jobs[1].job
+    core.admitted(Changes(jobs=[replace(job_before, queue="nope", spec=1)]))
     core.validate()
     core.admitted(Changes(queues=[Queue(qid=5, name="nope")]))
     core.validate()

@@ -253,8 +253,8 @@ def test_the_turns_are_those_of_a_scan(
 
 def looks(order: Order) -> int:
     """Lines and branches that were looked at for picks, so far."""
-    kept = [queue.order for queue in order.lines.queues.values() if queue.order is not None]
-    return order.lines.looks + sum(one.tree.looks for one in kept)
+    orders = [queue.order for queue in order.lines.queues.values() if queue.order is not None]
+    return order.lines.looks + sum(one.tree.looks for one in orders)
 
 
 def waiting(count: int, *, capability: int = 0, policy: str = "proportion") -> Order:

@@ -47,8 +47,8 @@ def test_a_job_that_only_meets_conflicts_is_taken_out_in_the_end() -> None:
     o = order(window=1)
     o.put_job(job(1))
     now, tried = 0.0, 0
-    while (given := turns(o, now)) or o.jobs[1].status is not SchedulingStatus.WAITING:
-        for turn in given:
+    while (batch := turns(o, now)) or o.jobs[1].status is not SchedulingStatus.WAITING:
+        for turn in batch:
             tried += 1
             o.outcome(answer(turn, OutcomeCode.CONFLICT))
         o.accounts.capacity.freed()

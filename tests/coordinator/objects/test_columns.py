@@ -37,8 +37,8 @@ def test_pods_of_a_job_in_a_table() -> None:
     world.record(TaskState.RUNNING, turn.jid, [1])
     world.record(TaskState.FAILED, turn.jid, [2])
     world.now += 252
-    shown = [(r["Name"], r["Ready"], r["Status"], r["Age"]) for r in rows(world, "Pod")]
-    assert shown == [
+    table = [(r["Name"], r["Ready"], r["Status"], r["Age"]) for r in rows(world, "Pod")]
+    assert table == [
         ("j-w-0", "0/1", "ContainerCreating", "4m12s"),
         ("j-w-1", "1/1", "Running", "4m12s"),
         ("j-w-2", "0/1", "Failed", "4m12s"),

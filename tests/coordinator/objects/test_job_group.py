@@ -19,12 +19,12 @@ def test_the_group_of_a_job_says_how_close_its_pods_have_to_be() -> None:
     world.put(job("j", networkTopology=hard, tasks=[task(replicas=4, partitionPolicy=parts)]))
     world.put(job("plain"))
     groups = {name[: -len("-") - 36]: name for name in world.names("PodGroup")}
-    shown = world.get("PodGroup", groups["j"])
-    assert shown["spec"]["networkTopology"] == hard
-    known = next(j for j in world.intake.registry.jobs.values() if j.topology is not None)
-    read = read_pod_group(shown)
-    assert read.topology == known.topology
-    assert read.sub_groups == known.sub_groups
+    live = world.get("PodGroup", groups["j"])
+    assert live["spec"]["networkTopology"] == hard
+    parsed = next(j for j in world.intake.registry.jobs.values() if j.topology is not None)
+    read = read_pod_group(live)
+    assert read.topology == parsed.topology
+    assert read.sub_groups == parsed.sub_groups
     assert [(policy.size, policy.minimum) for policy in read.sub_groups] == [(2, 1)]
     plain = world.get("PodGroup", groups["plain"])["spec"]
     assert not {"networkTopology", "subGroupPolicy"} & set(plain)

@@ -71,7 +71,7 @@ def test_the_parts_of_a_task_are_shown_as_pods_of_one() -> None:
     )
     names = [f"j-w-{i}" for i in range(4)]
     assert world.names("Pod", "ns") == names
-    shown = [world.get("Pod", name)["metadata"] for name in names]
-    assert [m["labels"]["volcano.sh/task-index"] for m in shown] == ["0", "1", "2", "3"]
-    assert {m["annotations"][numa] for m in shown} == {"restricted"}
-    assert [m["labels"]["volcano.sh/partition-id"] for m in shown] == ["0", "0", "1", "1"]
+    metadata = [world.get("Pod", name)["metadata"] for name in names]
+    assert [m["labels"]["volcano.sh/task-index"] for m in metadata] == ["0", "1", "2", "3"]
+    assert {m["annotations"][numa] for m in metadata} == {"restricted"}
+    assert [m["labels"]["volcano.sh/partition-id"] for m in metadata] == ["0", "0", "1", "1"]

@@ -27,7 +27,7 @@ def lasting(item: dict[str, Any]) -> dict[str, Any]:
 async def test_a_successor_shows_the_same_objects_under_newer_versions(
     redis_url: str, tmp_path: Path
 ) -> None:
-    shown: dict[str, Any] = {}
+    live: dict[str, Any] = {}
     async with running(redis_url, tmp_path) as first:
         annotations = {"quadrant.dev/duration": "600"}
         template = {"metadata": {"annotations": annotations}, "spec": pod()["spec"]}
@@ -38,13 +38,13 @@ async def test_a_successor_shows_the_same_objects_under_newer_versions(
         objects = first.service.objects
         for kind, name in (("Pod", "p"), ("Pod", "j-w-1"), ("Job", "j"), ("Node", "n0")):
             namespace = "" if kind == "Node" else "ns"
-            shown[f"{kind}/{name}"] = objects.get(KIND[kind], namespace, name)
+            live[f"{kind}/{name}"] = objects.get(KIND[kind], namespace, name)
         last = objects.version
-        assert shown["Pod/p"]["status"]["phase"] == "Running"
+        assert live["Pod/p"]["status"]["phase"] == "Running"
     async with running(redis_url, tmp_path) as second:
         await second.until(lambda status: status["tasks"]["running"] == 3)
         objects = second.service.objects
-        for path, before in shown.items():
+        for path, before in live.items():
             kind, name = path.split("/")
             now = objects.get(KIND[kind], "" if kind == "Node" else "ns", name)
             assert now is not None

@@ -45,12 +45,12 @@ def test_a_pod_from_its_coming_to_its_end() -> None:
         world.now += 5
         world.turns()
         world.record(state, turn.jid, [0])
-        shown = world.get("Pod", "p")
-        cells = world.objects.table(KIND["Pod"], [shown])["rows"][0]["cells"]
+        live = world.get("Pod", "p")
+        cells = world.objects.table(KIND["Pod"], [live])["rows"][0]["cells"]
         words.append(cells[2])
     assert words == ["Binding", "ContainerCreating", "Running", "Completed"]
-    assert shown["status"]["phase"] == "Succeeded"
-    assert shown["status"]["startTime"] == "1970-01-12T13:46:50Z"
+    assert live["status"]["phase"] == "Succeeded"
+    assert live["status"]["startTime"] == "1970-01-12T13:46:50Z"
 
 
 def test_lists_go_page_by_page_through_one_namespace_or_all() -> None:
@@ -92,8 +92,8 @@ def test_the_version_of_an_object_is_told_without_rendering_it() -> None:
     world.put(node("n0"), job("a", tasks=[task("w", replicas=1)], queue="default"), pod("p"))
     for kind in ("Job", "Pod", "PodGroup"):
         for name in world.names(kind, "ns"):
-            shown = world.get(kind, name)["metadata"]["resourceVersion"]
-            assert world.objects.version_of(KIND[kind], "ns", name) == shown
+            version = world.get(kind, name)["metadata"]["resourceVersion"]
+            assert world.objects.version_of(KIND[kind], "ns", name) == version
     assert world.objects.version_of(KIND["Pod"], "ns", "other") is None
 
 
@@ -121,10 +121,10 @@ def test_the_pods_and_the_pod_group_of_a_job_are_shown_without_documents() -> No
     assert world.names("Pod") == ["a-w-0", "a-w-1", "a-w-2", "aa", "b-m-0", "b-w-x-0", "b-w-x-1"]
     assert world.names("Pod", "ns", limit=1) == world.names("Pod", "ns", limit=100)
     owner = world.get("Job", "b")
-    shown = world.get("Pod", "b-w-x-1")
-    assert shown["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
-    assert shown["metadata"]["labels"]["volcano.sh/task-index"] == "1"
-    assert shown["spec"]["containers"][0]["name"] == "c"
+    live = world.get("Pod", "b-w-x-1")
+    assert live["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    assert live["metadata"]["labels"]["volcano.sh/task-index"] == "1"
+    assert live["spec"]["containers"][0]["name"] == "c"
     group = f"b-{owner['metadata']['uid']}"
     assert group in world.names("PodGroup")
     assert world.get("PodGroup", group)["spec"]["minMember"] == 3

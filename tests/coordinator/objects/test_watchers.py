@@ -294,7 +294,7 @@ def test_documents_keep_what_their_author_said() -> None:
     world.put(item)
     document = world.objects.document(Key("Pod", "ns", "p"))
     assert document is not None and document.version == world.objects.version
-    shown = world.get("Pod", "p")["metadata"]
-    assert shown["annotations"]["note"] == "kept"
-    assert "quadrant.dev/shard" not in shown["annotations"]
-    assert shown["resourceVersion"] == str(document.version)
+    metadata = world.get("Pod", "p")["metadata"]
+    assert metadata["annotations"]["note"] == "kept"
+    assert "quadrant.dev/shard" not in metadata["annotations"]
+    assert metadata["resourceVersion"] == str(document.version)

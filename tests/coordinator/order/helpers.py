@@ -35,10 +35,10 @@ def order(
 
 def turns(order: Order, now: float = 0.0) -> list[Turn]:
     order.begin(now)
-    given = []
+    turns_opened = []
     while (turn := order.next_turn()) is not None:
-        given.append(turn)
-    return given
+        turns_opened.append(turn)
+    return turns_opened
 
 
 def placed(turn: Turn, count: int | None = None, row: int = 0, level: int = 1) -> Outcome:

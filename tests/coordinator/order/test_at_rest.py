@@ -16,13 +16,13 @@ ANSWERS = {"Insufficient cpu": 4}
 
 def steps(o: Order, *, since: float, every: float = 0.005) -> list[Turn]:
     """The turns of some steps in a row, all of them without a place."""
-    given = []
+    turns_opened = []
     for step in range(STEPS):
         for turn in turns(o, since + step * every):
-            given.append(turn)
+            turns_opened.append(turn)
             o.outcome(answer(turn, OutcomeCode.INFEASIBLE, ANSWERS), shard=0)
     o.validate()
-    return given
+    return turns_opened
 
 
 def test_jobs_that_wait_for_each_others_backfill_do_not_wake_each_other_for_ever() -> None:
@@ -54,9 +54,9 @@ def test_a_promise_that_cannot_be_taken_is_not_asked_for_again_at_once() -> None
     plugin lets a gang keep fewer promises than it needs to start."""
     o = contending("allocate")
     o.put_job(job(1, count=1))
-    given = 0
+    count = 0
     for step in range(STEPS):
         for turn in turns(o, 1.0 + step * 0.005):
-            given += 1
+            count += 1
             o.outcome(placed(turn, level=3), shard=0)
-    assert 2 <= given <= 3
+    assert 2 <= count <= 3

@@ -98,12 +98,12 @@ def test_it_is_asked_again_after_the_capacity_has_changed() -> None:
     waiting = order_with("JobOrder", caught)
     waiting.put_job(named(1, "bad"))
     waiting.begin(10.0)
-    asked = len(caught)
+    calls = len(caught)
     waiting.begin(20.0)
-    assert len(caught) == asked
+    assert len(caught) == calls
     waiting.accounts.capacity.freed()
     waiting.begin(30.0)
-    assert len(caught) == asked + 1
+    assert len(caught) == calls + 1
     assert waiting.jobs[1].reason is Reason.PLUGIN_ERROR
 
 

@@ -44,8 +44,8 @@ def filled(o: Order, *, more: int = 0, priority: int = 0) -> None:
     """A job that holds all 16 cores. ``more``: tasks that it could do without."""
     o.put_job(job(1, count=16 + more, minimum=1, priority=priority))
     now = 0.0
-    while given := turns(o, now):
-        for turn in given:
+    while batch := turns(o, now):
+        for turn in batch:
             o.outcome(placed(turn))
         now += 1.0
     for tix in range(16):
@@ -329,10 +329,10 @@ def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_
     o.outcome(placed(first))
     o.put_job(labelled(job(4, cid=2)))  # its term takes the other's tasks
     written = o.contexts.of
-    asked = itertools.count()
+    calls = itertools.count()
 
     def limited(*args: object, **more: object) -> tuple[bytes, list[str]]:
-        assert next(asked) < 100, "the same is asked for again and again"
+        assert next(calls) < 100, "the same is asked for again and again"
         return written(*args, **more)  # type: ignore[arg-type]
 
     o.contexts.of = limited  # type: ignore[method-assign]

@@ -120,14 +120,14 @@ def test_a_new_leader_knows_it_before_its_first_sample() -> None:
 
 def test_a_standby_that_follows_the_records_knows_the_same() -> None:
     leader, standby = Leader(cores=8), Leader()
-    known: dict[str, bytes] = {}
+    objects: dict[str, bytes] = {}
     for minute in range(90):
         leader.cores = 8 - minute // 15
         leader.step(START + 60.0 * minute)
-        changed = {key: data for key, data in leader.objects.items() if known.get(key) != data}
-        standby.usage.forget(known.keys() - leader.objects.keys())
+        changed = {key: data for key, data in leader.objects.items() if objects.get(key) != data}
+        standby.usage.forget(objects.keys() - leader.objects.keys())
         standby.usage.restore(changed)
-        known = dict(leader.objects)
+        objects = dict(leader.objects)
     standby.step(START + 60.0 * 89)
     assert standby.known == leader.known > 0.0
 

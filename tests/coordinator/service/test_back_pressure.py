@@ -96,16 +96,16 @@ async def test_requests_beyond_the_bound_get_429_while_the_ledger_stalls(
                 return answer.status, f"ns/j{number}"
 
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(ask(number)) for number in range(FLOOD)]
+            requests = [group.create_task(ask(number)) for number in range(FLOOD)]
             async with asyncio.timeout(PATIENCE):
                 for _ in range(FLOOD - KEPT):
                     await turned_away.acquire()
             gate.set()
-        answers = [one.result() for one in asked]
+        answers = [one.result() for one in requests]
         codes = Counter(status for status, _ in answers)
         assert set(codes) == {200, 429}
         assert codes[429] >= FLOOD - KEPT
-        taken = {key for status, key in answers if status == 200}
-        known = {state.job.key for state in service.service.core.order.jobs.values()}
-        assert known == taken
-        assert len((await service.service._ledger.snapshot()).jobs) == len(taken)
+        accepted = {key for status, key in answers if status == 200}
+        job_keys = {state.job.key for state in service.service.core.order.jobs.values()}
+        assert job_keys == accepted
+        assert len((await service.service._ledger.snapshot()).jobs) == len(accepted)

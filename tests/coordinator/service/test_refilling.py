@@ -37,20 +37,20 @@ async def begun(url: str, data_dir: Path, cluster_id: str = "") -> LedgerIdentit
 
 def foresee(data_dir: Path) -> None:
     """Have seen an entry that the ledger does not have: it is an old copy."""
-    known = expected(data_dir, "")
-    note(path_of(data_dir), LedgerIdentityNote(known.cluster, "9999999999999-0"))
+    identity = expected(data_dir, "")
+    note(path_of(data_dir), LedgerIdentityNote(identity.cluster, "9999999999999-0"))
 
 
 async def test_an_unchanged_ledger_is_not_refilled(url: str, tmp_path: Path) -> None:
-    known = expected(tmp_path, "")
-    assert await begun(url, tmp_path) == known
+    identity = expected(tmp_path, "")
+    assert await begun(url, tmp_path) == identity
 
 
 async def test_an_empty_server_becomes_another_ledger(url: str, tmp_path: Path) -> None:
-    known = expected(tmp_path, "")
+    identity = expected(tmp_path, "")
     flush(url)
     founded = await begun(url, tmp_path)
-    assert founded.cluster not in ("", known.cluster)
+    assert founded.cluster not in ("", identity.cluster)
     assert expected(tmp_path, "") == founded
     ledger = RedisLedger(url, cluster=founded.cluster)
     assert await ledger.open() == founded.cluster

@@ -121,8 +121,8 @@ def finished(status: dict[str, Any]) -> bool:
 def brittle(
     workers: BrittleShards, path: Path, *, shards: int = 1, **settings: Any
 ) -> AbstractAsyncContextManager[Running]:
-    given: dict[str, Any] = {"shards": shards, "speedup": 1e5, "grace": 0.01} | settings
-    return running(workers.url, path, workers=workers, **given)
+    options: dict[str, Any] = {"shards": shards, "speedup": 1e5, "grace": 0.01} | settings
+    return running(workers.url, path, workers=workers, **options)
 
 
 async def test_a_worker_with_several_calls_under_way_is_lost_once(

@@ -111,25 +111,25 @@ def disk(short_dir: Path) -> Iterator[Path]:
 async def test_a_ledger_whose_disk_is_full_waits_and_goes_on_by_itself(
     short_dir: Path, disk: Path
 ) -> None:
-    told: list[ProcessReport] = []
+    reports: list[ProcessReport] = []
     settings = load_settings(run_dir=short_dir / "run", data_dir=disk / "data")
     async with Supervisor(settings, roles=(REDIS,)) as parts, asyncio.TaskGroup() as group:
-        keeping = group.create_task(Keeper(parts, report=told.append).run())
+        keeping = group.create_task(Keeper(parts, report=reports.append).run())
         other = disk / "other"
         other.write_bytes(b"x" * shutil.disk_usage(disk).free)
         with pytest.raises(RedisError):
             async with _client(parts) as client:
                 while True:
                     await client.set("key", "v" * 10_000)
-        await until(lambda: any(isinstance(one, DiskFull) for one in told))
+        await until(lambda: any(isinstance(one, DiskFull) for one in reports))
         await asyncio.sleep(1.0)
         assert REDIS not in parts.pids()
         other.unlink()
-        await until(lambda: isinstance(told[-1], ProcessRecovered))
+        await until(lambda: isinstance(reports[-1], ProcessRecovered))
         async with _client(parts) as client:
             await client.set("key", "room")
         keeping.cancel()
-    assert str(disk) in " ".join(map(str, told))
+    assert str(disk) in " ".join(map(str, reports))
 
 
 def _client(parts: Supervisor) -> Redis:

@@ -70,13 +70,13 @@ class ThreadShards(DirectShards):
 @contextlib.asynccontextmanager
 async def apart(redis_url: str, path: Path, **settings: Any) -> AsyncIterator[str]:
     """The address of a service that is ready; its log is ``path/service.log``."""
-    given = json.dumps({"redis_url": redis_url, "path": str(path), "settings": settings})
+    arguments = json.dumps({"redis_url": redis_url, "path": str(path), "settings": settings})
     with (path / "service.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "tests.end_to_end.one_process.apart",
-            given,
+            arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
@@ -114,13 +114,13 @@ async def _serve(arguments: dict[str, Any], loop_time: LoopTime) -> None:
 
 
 def main() -> None:
-    given = json.loads(sys.argv[1])
+    arguments = json.loads(sys.argv[1])
     configure_logging("INFO", "json", role="coordinator", stream=sys.stderr)
     walk_young_objects_only()
     with asyncio.Runner() as runner:
         loop_time = LoopTime()
         loop_time.watch(runner.get_loop())
-        runner.run(_serve(given, loop_time))
+        runner.run(_serve(arguments, loop_time))
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ async def pull_together(service: Running, members: Sequence[int]) -> None:
     core = service.service.core
 
     def done(status: dict[str, Any]) -> bool:
-        known = core.hyper_nodes["rack"].nodes == named(members)
-        return known and settled(status) and core.partition.at_rest
+        is_stored = core.hyper_nodes["rack"].nodes == named(members)
+        return is_stored and settled(status) and core.partition.at_rest
 
     await submit(service, domain(*members))
     await service.until(done)
@@ -105,14 +105,14 @@ async def test_a_successor_finishes_what_was_between_two_phases(
         await submit(service, *node_items(SHAPE))
         await service.until(settled)
         before = await owners(service)
-    given = next(row for row, shard in before.items() if shard == 1)
-    await _begin_to_move(redis_url, given)
+    row_moved = next(row for row, shard in before.items() if shard == 1)
+    await _begin_to_move(redis_url, row_moved)
     async with running(redis_url, tmp_path) as service:
         status = await service.until(settled)
         assert sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
         handover = service.service.core.partition.handover
         await service.until(lambda _: not handover.moving and not handover.storing)
-        await owners(service, until=before | {given: 0})
+        await owners(service, until=before | {row_moved: 0})
 
 
 async def _begin_to_move(url: str, row: int) -> None:
@@ -121,10 +121,10 @@ async def _begin_to_move(url: str, row: int) -> None:
     try:
         leader = await ledger.claim(COORDINATOR, lease=0.001)
         run_id = await ledger.bless(leader)
-        known = (await ledger.snapshot()).partition
-        assert known is not None
-        shards = {shard: [r for r in rows if r != row] for shard, rows in known.shards.items()}
-        put = PutPartition(known.revision + 1, shards, [Move(1, 0, [row])], known.mode)
+        partition = (await ledger.snapshot()).partition
+        assert partition is not None
+        shards = {shard: [r for r in rows if r != row] for shard, rows in partition.shards.items()}
+        put = PutPartition(partition.revision + 1, shards, [Move(1, 0, [row])], partition.mode)
         epoch = await ledger.claim("intake", leader=leader)
         reply = await ledger.store(IntakeBatch("intake", epoch, 1, run_id, [put]))
         assert reply.verdict is Verdict.COMMITTED

@@ -62,12 +62,12 @@ def node(row: dict[str, str]) -> Item:
 
 
 def job(row: dict[str, str]) -> Item:
-    asked = {
+    annotations = {
         "cpu": "100m",
         "volcano.sh/vgpu-number": row["num_gpu"],
         "volcano.sh/vgpu-memory": row["gpu_milli"],
     }
-    container = {"name": "c", "resources": {"limits": asked, "requests": asked}}
+    container = {"name": "c", "resources": {"limits": annotations, "requests": annotations}}
     return objects.simple_job(row["name"], 1, role="a", pod_spec={"containers": [container]})
 
 
@@ -130,7 +130,7 @@ async def test_no_device_is_over_with_four_shards(
             lambda s: s["open_turns"] == 0 and s["tasks"]["running"] + s["tasks"]["pending"] == PODS
         )
         snapshot = await ledger.snapshot()
-        shown = await shown_pods(http, service)
+        live = await shown_pods(http, service)
         names = {
             state.job.jid: state.job.name for state in service.service.core.order.jobs.values()
         }
@@ -142,7 +142,7 @@ async def test_no_device_is_over_with_four_shards(
     assert {name: len(devices) for name, devices in placed.items()} == {
         name: expected[name] for name in placed
     }
-    assert {pod["metadata"]["name"]: assigned(pod) for pod in shown} == {
+    assert {pod["metadata"]["name"]: assigned(pod) for pod in live} == {
         f"{names[jid]}-a-0": written(snapshot, jid, machines) for jid in names
     }
     gpus = sum(int(row["gpu"]) for row in machines)
@@ -171,12 +171,12 @@ async def test_a_victim_gives_its_device_away(redis_url: str, tmp_path: Path) ->
         await service.until(lambda s: s["tasks"]["running"] == len(low))
         await submit(service, first)
         async with asyncio.timeout(PATIENCE):
-            shown: dict[str, Item] = {}
-            while not shown or not assigned(shown["first-a-0"]):
+            live: dict[str, Item] = {}
+            while not live or not assigned(live["first-a-0"]):
                 await asyncio.sleep(0.02)
-                shown = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
-    assert "T4,600,0:" in assigned(shown["first-a-0"])
-    assert sum(bool(assigned(pod)) for pod in shown.values()) == len(low)
+                live = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
+    assert "T4,600,0:" in assigned(live["first-a-0"])
+    assert sum(bool(assigned(pod)) for pod in live.values()) == len(low)
 
 
 async def shown_pods(http: aiohttp.ClientSession, service: Running) -> list[Item]:
@@ -211,9 +211,9 @@ async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
     ):
         await submit(service, job({"name": "two", **share}), job({"name": "three", **share}))
         await service.until(lambda s: s["tasks"]["running"] == 2 and not s["open_turns"])
-        shown = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
-    assert assigned(shown["one-a-0"]) == assigned(before)
-    others = [pod for name, pod in shown.items() if name != "one-a-0" and assigned(pod)]
+        live = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
+    assert assigned(live["one-a-0"]) == assigned(before)
+    others = [pod for name, pod in live.items() if name != "one-a-0" and assigned(pod)]
     assert [pod["spec"]["nodeName"] for pod in others] == [
         next(name for name in "ab" if name != before["spec"]["nodeName"])
     ]
@@ -239,6 +239,8 @@ async def test_a_watch_tells_which_device_a_pod_got(redis_url: str, tmp_path: Pa
                 pod = json.loads(await watch.content.readline())["object"]
                 if pod["spec"].get("nodeName"):
                     reports.setdefault(pod["metadata"]["name"], assigned(pod))
-        shown = {pod["metadata"]["name"]: assigned(pod) for pod in await shown_pods(http, service)}
+        devices = {
+            pod["metadata"]["name"]: assigned(pod) for pod in await shown_pods(http, service)
+        }
     assert sorted(reports.values()) == ["n0-0,T4,600,0:;", "n0-1,T4,600,0:;"]
-    assert reports == shown
+    assert reports == devices

@@ -56,12 +56,12 @@ async def test_a_restart_serves_the_ledger_of_its_identity_note(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     flush(embedded_server)
-    given = settings(embedded_server, short_dir)
-    known = LedgerIdentityNote()
+    options = settings(embedded_server, short_dir)
+    identity = LedgerIdentityNote()
     for _ in range(2):
-        running = asyncio.create_task(__main__.serve(given))
+        running = asyncio.create_task(__main__.serve(options))
         try:
-            known = await noted_after(known, given, running)
+            identity = await noted_after(identity, options, running)
             os.kill(os.getpid(), signal.SIGTERM)
             await running
         finally:
@@ -69,7 +69,7 @@ async def test_a_restart_serves_the_ledger_of_its_identity_note(
             await asyncio.wait([running])
     ledger = RedisLedger(embedded_server.url)
     try:
-        assert known.cluster == await ledger.open()
+        assert identity.cluster == await ledger.open()
     finally:
         await ledger.close()
 
@@ -79,13 +79,13 @@ async def test_another_than_the_remembered_is_refused_before_anything_is_done(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     flush(embedded_server)
-    given = settings(embedded_server, short_dir)
-    note(path_of(given.data_dir), LedgerIdentityNote("another", "0"))
+    options = settings(embedded_server, short_dir)
+    note(path_of(options.data_dir), LedgerIdentityNote("another", "0"))
     with pytest.raises(LedgerIdentity, match="identity record of another is missing"):
-        await __main__.serve(given)
+        await __main__.serve(options)
     ledger = RedisLedger(embedded_server.url)
     try:
         assert await ledger.cluster_id() == ""
-        assert recall(path_of(given.data_dir)) == LedgerIdentityNote("another", "0")
+        assert recall(path_of(options.data_dir)) == LedgerIdentityNote("another", "0")
     finally:
         await ledger.close()

@@ -37,9 +37,9 @@ async def test_stored_kai_objects_count_after_a_change_of_dialect(
 ) -> None:
     flush(embedded_server)
     url = embedded_server.url
-    kept = [kai_queue("red", "all"), kai_queue("all"), kai_group("g", "red", minMember=2)]
+    stored_objects = [kai_queue("red", "all"), kai_queue("all"), kai_group("g", "red", minMember=2)]
     async with running(url, tmp_path, shards=1) as service, aiohttp.ClientSession() as http:
-        await submit(http, service, *NODES, queue("team"), *kept)
+        await submit(http, service, *NODES, queue("team"), *stored_objects)
         before = await read(http, service, f"{GROUP}/g")
         assert before["status"]["conditions"][-1]["reason"] == "OtherDialect"
     async with (

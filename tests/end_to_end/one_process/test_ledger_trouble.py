@@ -110,8 +110,8 @@ class Load:
 
 @contextlib.asynccontextmanager
 async def loaded(url: str, path: Path, **settings: Any) -> AsyncIterator[Load]:
-    given: dict[str, Any] = {"speedup": 1e5, "grace": 0.0, "coordinator_lease_seconds": 1.0}
-    async with running(url, path, **given | settings) as service:
+    options: dict[str, Any] = {"speedup": 1e5, "grace": 0.0, "coordinator_lease_seconds": 1.0}
+    async with running(url, path, **options | settings) as service:
         writer = service.service._writer
         assert writer is not None
         await writer.submit([node(f"n{i}") for i in range(4)])

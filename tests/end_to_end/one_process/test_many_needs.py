@@ -38,8 +38,8 @@ class Size:
 def looks(core: Coordinator) -> int:
     """At lines and branches of their trees, for picks."""
     lines = core.order.lines
-    kept = [queue.order for queue in lines.queues.values() if queue.order is not None]
-    return lines.looks + sum(one.tree.looks for one in kept)
+    orders = [queue.order for queue in lines.queues.values() if queue.order is not None]
+    return lines.looks + sum(one.tree.looks for one in orders)
 
 
 def timed(step: Callable[[float], list[Instruction]], spent: list[float]) -> Any:

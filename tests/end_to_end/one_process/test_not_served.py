@@ -70,11 +70,11 @@ async def test_a_hard_topology_waits_until_a_policy_serves_it(
         async with aiohttp.ClientSession(parts.url) as client:
             path = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs/together"
             async with client.get(path) as reply:
-                shown = await reply.text()
+                text = await reply.text()
             async with client.delete(path.replace("together", "anywhere")) as reply:
                 assert reply.status == 200
         assert (
-            "does not serve networkTopology (mode hard): add plugin network-topology-aware" in shown
+            "does not serve networkTopology (mode hard): add plugin network-topology-aware" in text
         )
         await parts.until(lambda status: status["tasks"]["running"] == 0)
         file.write_text(WITH_TOPOLOGY)

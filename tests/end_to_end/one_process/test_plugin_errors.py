@@ -53,7 +53,7 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
             async with client.get("/metrics") as reply:
                 metrics = await reply.text()
             async with client.get("/api/v1/namespaces/ns/pods/bad") as reply:
-                shown = await reply.text()
+                text = await reply.text()
         assert (health["healthy"], health["ready"]) == (False, True)
         (check,) = [c for c in health["checks"] if not c["healthy"]]
         assert check["name"] == "plugins"
@@ -61,7 +61,7 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
             "plugin frail raised KeyError at LivePredicate; 2 jobs wait for it"
         )
         assert f'quadrant_plugin_errors_total{{plugin="frail"}} {turns["infeasible"]}' in metrics
-        assert "plugin frail raised at LivePredicate: KeyError: 'rack'" in shown
+        assert "plugin frail raised at LivePredicate: KeyError: 'rack'" in text
         assert parts.service.status()["workers_lost"] == 0
         assert parts.service.status()["outcomes"] == turns  # nothing changed: nothing is tried
         logged = [line for line in log_lines if line["event"].startswith("A plugin raised")]
@@ -108,14 +108,14 @@ async def test_a_plugin_error_in_the_coordinator_holds_only_its_job(
             async with client.get("/metrics") as reply:
                 metrics = await reply.text()
             async with client.get("/api/v1/namespaces/ns/pods/bad-0") as reply:
-                shown = await reply.text()
+                text = await reply.text()
         logged = [line for line in log_lines if line["event"].startswith("A plugin raised")]
         (error,) = logged
         assert (error["plugin"], error["point"]) == ("frail", at)
         assert error["traceback"].startswith("Traceback")
         raised = f"plugin frail raised {error['exception']} at {at}"
         assert checks["plugins"] == f"{raised}; 1 job wait for it"
-        assert f"plugin frail raised at {at}: {error['exception']}" in shown
+        assert f"plugin frail raised at {at}: {error['exception']}" in text
         assert 'quadrant_plugin_errors_total{plugin="frail"}' in metrics
         assert parts.service.status()["workers_lost"] == 0
         # It goes on serving: what comes now runs as well.

@@ -168,11 +168,11 @@ async def test_pods_of_a_job_lose_their_gates_as_far_as_the_queue_has_room(
         await submit(parts, node("n1", labels={"zone": "a"}))
         await parts.until(lambda status: status["tasks"]["running"] == 2)
         await until_waits(parts, "late", reason="WaitingForQuota", text="queue q")
-        shown = await pods(parts)
+        live = await pods(parts)
         waits: tuple[str, list[str]] = ("Pending", [QUEUE_GATE])
         runs: tuple[str, list[str]] = ("Running", [])
-        assert sorted(shown.values()) == [waits, waits, runs, runs]
-        assert shown["late"] == waits
+        assert sorted(live.values()) == [waits, waits, runs, runs]
+        assert live["late"] == waits
         await submit(parts, items[2])
         assert (await pods(parts))["late"] == waits, "as first written, without the gate"
         parts.service.core.order.validate()

@@ -113,11 +113,11 @@ async def test_a_lost_member_stays_lost_and_the_rest_of_its_gang_is_released_in_
         assert running_at(kubelets) == {}
         states = {task: state for task, (state, _) in (await where(service)).items()}
         assert states == {"0.0": "FAILED", "0.1": "LOST", "0.2": "FAILED"}
-        shown = service.service.objects.get(POD, "ns", "a-a-1")
-        assert shown is not None
-        status = shown["status"]
+        live = service.service.objects.get(POD, "ns", "a-a-1")
+        assert live is not None
+        status = live["status"]
         assert (status["phase"], status["reason"]) == ("Failed", "NodeLost")
-        assert pod_status(shown) == "NodeLost"
+        assert pod_status(live) == "NodeLost"
         events = service.service.objects.list(EVENT, namespace="ns", limit=None).items
         assert "GangReleased" in {event.field("reason") for event in events}
 
@@ -247,9 +247,9 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         assert [
             core.names[quarantined_row(key)] for key in stored if quarantined_row(key) >= 0
         ] == [*broken]
-        shown = service.service.objects.get(NODE, "", *broken)
-        assert shown is not None
-        (condition,) = [c for c in shown["status"]["conditions"] if c["type"] == "SetAside"]
+        live = service.service.objects.get(NODE, "", *broken)
+        assert live is not None
+        (condition,) = [c for c in live["status"]["conditions"] if c["type"] == "SetAside"]
         assert "NodeBroken" in condition["message"]
         assert await statuses(service) == {"n0": "Ready,SetAside"} | {
             f"n{i}": "Ready" for i in range(1, 12)
@@ -276,10 +276,10 @@ async def test_a_successor_knows_which_nodes_are_set_aside(tmp_path: Path, redis
         await submit(service, *nodes, *[job(f"j{i}", 1) for i in range(12)])
         await service.until(tasks(running=11))
         await service.until(lambda _: len(service.service.core.quarantines.now) == 1)
-        known = dict(service.service.core.quarantines.now)
+        quarantines = dict(service.service.core.quarantines.now)
     kubelets.drain()
     async with running(redis_url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
-        assert service.service.core.quarantines.now == known
+        assert service.service.core.quarantines.now == quarantines
         await asyncio.sleep(0.5)
         assert not any("REFUSED" in event.answers for event in kubelets.drain())
         await service.until(tasks(running=11, pending=1))

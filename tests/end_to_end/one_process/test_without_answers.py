@@ -79,8 +79,8 @@ async def test_an_extender_that_does_not_answer_in_time(
             "extender.predicateVerb": "filter",
             "extender.ignorable": ignorable,
         }
-        given = {"name": "extender", "arguments": arguments}
-        tiers = [{"plugins": [{"name": "gang"}, given]}]
+        plugin = {"name": "extender", "arguments": arguments}
+        tiers = [{"plugins": [{"name": "gang"}, plugin]}]
         file.write_text(orjson.dumps({"actions": "allocate", "tiers": tiers}).decode())
         async with running(embedded_server.url, short_dir, policy=file) as parts:
             await submit(parts, node("n0"), pod("p"))

@@ -54,8 +54,8 @@ def kube_scheduler(
 
 
 async def report(quadrant: Followed) -> dict[str, Any]:
-    async with aiohttp.ClientSession(quadrant.service.url) as session, session.get(REPORT) as got:
-        value: dict[str, Any] = await got.json()
+    async with aiohttp.ClientSession(quadrant.service.url) as session, session.get(REPORT) as reply:
+        value: dict[str, Any] = await reply.json()
         return value
 
 
@@ -115,8 +115,8 @@ async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
             running = PODS if phase == "Running" else 0
             await until(partial(_has, quadrant, running))
             await asyncio.sleep(1.0)
-    asked = list(requests_of(control_plane.audit_log, NAME))
-    assert not [request for request in asked if request.writes or request.code == 403]
+    requests = list(requests_of(control_plane.audit_log, NAME))
+    assert not [request for request in requests if request.writes or request.code == 403]
 
     record = load_settings(run_dir=short_dir).data_dir / RECORD
     trace = await quadrant_says("shadow", "trace", str(record), cwd=short_dir)

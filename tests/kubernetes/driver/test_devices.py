@@ -87,7 +87,7 @@ async def statuses(cluster: ApiClient) -> dict[str, Json]:
 def results(status: Json) -> list[tuple[str, str]]:
     """(pool, device) of an allocated claim."""
     allocation = status.get("allocation") or {"devices": {"results": []}}
-    return [(got["pool"], got["device"]) for got in allocation["devices"]["results"]]
+    return [(result["pool"], result["device"]) for result in allocation["devices"]["results"]]
 
 
 async def test_a_gang_has_a_device_each_before_it_is_bound(
@@ -98,10 +98,10 @@ async def test_a_gang_has_a_device_each_before_it_is_bound(
     await cluster.create(*(using(name, name, group="ring") for name in names))
     nodes = await quadrant.until_bound(*names)
     pods, result = await quadrant.pods(), await statuses(cluster)
-    given = {name: results(result[name]) for name in names}
-    assert len({device for [device] in given.values()}) == 4, "no device is given twice"
+    devices = {name: results(result[name]) for name in names}
+    assert len({device for [device] in devices.values()}) == 4, "no device is given twice"
     for name in names:
-        assert given[name][0][0] == nodes[name], "a device of the pod's node"
+        assert devices[name][0][0] == nodes[name], "a device of the pod's node"
         uid = pods[name]["metadata"]["uid"]
         assert result[name]["reservedFor"] == [{"resource": "pods", "name": name, "uid": uid}]
         config = result[name]["allocation"]["devices"]["config"]
@@ -149,11 +149,11 @@ async def test_a_pod_that_is_not_bound_after_all_is_taken_off_its_claim(
     """As where kube-scheduler's own Unreserve was cut off: the claim names a pod that waits."""
     [created] = await cluster.create(using("a", "wanted", cpu=64))  # more than any node has
     await cluster.create(claim("wanted"))
-    got = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    result_item = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
     at = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     status = {
         "allocation": {
-            "devices": {"results": [got]},
+            "devices": {"results": [result_item]},
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [at]}]},
         },
         "reservedFor": [{"resource": "pods", "name": "a", "uid": created["metadata"]["uid"]}],
@@ -196,9 +196,11 @@ async def test_no_device_is_given_twice_while_the_watch_tells_what_claims_were(
         await cluster.create(using(name, name))
         await asyncio.sleep(0.4)
     await asyncio.sleep(4.0)
-    taken = [device for status in (await statuses(cluster)).values() for device in results(status)]
-    assert sorted(taken) == sorted({*taken})
-    assert sorted(taken) == [(node, f"gpu-{at}") for node in ("n1", "n2") for at in range(2)]
+    devices = [
+        device for status in (await statuses(cluster)).values() for device in results(status)
+    ]
+    assert sorted(devices) == sorted({*devices})
+    assert sorted(devices) == [(node, f"gpu-{at}") for node in ("n1", "n2") for at in range(2)]
     assert len(await quadrant.nodes_of(*names)) == 4
 
 
@@ -262,6 +264,6 @@ async def test_no_device_of_a_running_pod_is_given_to_another_after_a_lost_ledge
         await asyncio.sleep(LOOK_SECONDS + 0.5)
         after = await statuses(cluster)
         assert {name: after[name] for name in "ab"} == before
-        given = [device for status in after.values() for device in results(status)]
-        assert sorted(given) == [("n1", f"gpu-{number}") for number in range(3)]
+        devices = [device for status in after.values() for device in results(status)]
+        assert sorted(devices) == [("n1", f"gpu-{number}") for number in range(3)]
         assert len(await second.nodes_of("c", "d")) == 1

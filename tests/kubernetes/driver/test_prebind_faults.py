@@ -49,8 +49,8 @@ async def test_a_claim_is_served_once_whatever_becomes_of_the_write(
     await cluster.create(*(devices.using(name, name) for name in NAMES))
     await quadrant.until_bound(*NAMES)
     result = await devices.statuses(cluster)
-    given = [got for name in NAMES for got in devices.results(result[name])]
-    assert len(given) == len(set(given)) == len(NAMES)
+    assigned = [device for name in NAMES for device in devices.results(result[name])]
+    assert len(assigned) == len(set(assigned)) == len(NAMES)
     assert [user["name"] for name in NAMES for user in result[name]["reservedFor"]] == [*NAMES]
     assert fault.met == 3
 

@@ -92,8 +92,8 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
 
 def asked_by(control_plane: ControlPlane) -> set[Right]:
     """Rights that the audit log shows in use; discovery is everybody's."""
-    asked = requests_of(control_plane.audit_log, NAME)
-    return {(r.verb, r.group, r.resource) for r in asked if not r.resource.startswith("/")}
+    requests = requests_of(control_plane.audit_log, NAME)
+    return {(r.verb, r.group, r.resource) for r in requests if not r.resource.startswith("/")}
 
 
 def kai_ledger(url: str) -> str:

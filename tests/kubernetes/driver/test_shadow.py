@@ -27,8 +27,8 @@ THEIRS = "default-scheduler"
 
 
 async def report(quadrant: Followed) -> dict[str, Any]:
-    async with aiohttp.ClientSession(quadrant.service.url) as session, session.get(REPORT) as got:
-        value: dict[str, Any] = await got.json()
+    async with aiohttp.ClientSession(quadrant.service.url) as session, session.get(REPORT) as reply:
+        value: dict[str, Any] = await reply.json()
         return value
 
 
@@ -92,10 +92,12 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
     rows = list(trace_rows(record.read_bytes().splitlines(keepends=True)))
     assert [(row[2], row[3]) for row in rows][-1] == ("9", "default"), "the gang, as one job"
     assert len(rows) == 5
-    asked = list(requests_of(control_plane.audit_log, NAME))
-    assert any(request.verb == "watch" for request in asked)
-    assert not [request for request in asked if request.writes]
-    assert not [request for request in asked if request.code == 403], "it needs no more than that"
+    requests = list(requests_of(control_plane.audit_log, NAME))
+    assert any(request.verb == "watch" for request in requests)
+    assert not [request for request in requests if request.writes]
+    assert not [request for request in requests if request.code == 403], (
+        "it needs no more than that"
+    )
     assert set(await quadrant.nodes_of()) == {"before", "alone", "huge", "g0"}
 
 

@@ -231,10 +231,10 @@ async def faulty_proxy(control_plane: ControlPlane) -> AsyncIterator[FaultyProxy
 
 def _end_to_end_headers(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """Without those of one hop."""
-    kept = CIMultiDict(headers)
+    rest = CIMultiDict(headers)
     for name in _BETWEEN_HOPS:
-        kept.popall(name, None)
-    return kept
+        rest.popall(name, None)
+    return rest
 
 
 def _answered(effect: Answer) -> web.Response:

@@ -237,12 +237,12 @@ async def test_tokens_of_the_file_go_on_and_are_told_to_nobody(
         assert (await ask("/api/v1/nodes", ours))[0] == 200
         assert (await ask(DUMP, ours))[0] == 403
         assert (await ask("/api/v1/nodes", new_token()))[0] == 401
-        asked = {r.resource for r in requests_of(control_plane.audit_log, "both")}
-        assert "tokenreviews" not in asked
+        resources = {r.resource for r in requests_of(control_plane.audit_log, "both")}
+        assert "tokenreviews" not in resources
         theirs = await token_of(cluster, "default", "theirs", audience="quadrant")
         assert (await ask("/api/v1/nodes", theirs))[0] == 403
-        asked = {r.resource for r in requests_of(control_plane.audit_log, "both")}
-        assert {"tokenreviews", "subjectaccessreviews"} <= asked
+        resources = {r.resource for r in requests_of(control_plane.audit_log, "both")}
+        assert {"tokenreviews", "subjectaccessreviews"} <= resources
 
 
 async def test_without_its_own_right_it_refuses_and_says_which(

@@ -254,8 +254,8 @@ def strike(pid: int, number: signal.Signals) -> float:
 
 @asynccontextmanager
 async def running_stack(path: Path, **settings: Any) -> AsyncIterator[Stack]:
-    given = {"shards": SHARDS, "mode": "soft", "seed": 7, "log_format": "json"} | settings
-    supervisor = Supervisor(load_settings(run_dir=path, **given))
+    options = {"shards": SHARDS, "mode": "soft", "seed": 7, "log_format": "json"} | settings
+    supervisor = Supervisor(load_settings(run_dir=path, **options))
     async with supervisor, BulkClient(supervisor.url) as api:
         stack = Stack(supervisor, api)
         await stack.submit(node_items(SHAPE))

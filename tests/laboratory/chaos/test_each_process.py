@@ -111,7 +111,7 @@ def _pod(name: str) -> dict[str, Any]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def tree() -> AsyncIterator[Tree]:
     """A tree for each blow: the supervisor gives up a process that dies five times in a minute."""
-    told: list[str] = []
+    messages: list[str] = []
     with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as path:
         settings = load_settings(run_dir=Path(path), shards=2, mode="soft", standby=True)
         killed: list[int] = []
@@ -123,11 +123,11 @@ async def tree() -> AsyncIterator[Tree]:
 
         starting = Supervisor(settings, on_phase=on_phase)
         async with starting as parts, asyncio.TaskGroup() as group:
-            keeper = Keeper(parts, report=lambda report: told.append(str(report)))
+            keeper = Keeper(parts, report=lambda report: messages.append(str(report)))
             keeping = group.create_task(keeper.run())
             async with BulkClient(parts.url) as api:
                 await api.submit(_list(*node_items(ClusterShape(nodes=4, units=8))))
-            yield Tree(parts, told, killed)
+            yield Tree(parts, messages, killed)
             keeping.cancel()
 
 

@@ -167,9 +167,9 @@ async def test_death_of_the_ray_head_neither_loses_work_nor_holds_up_the_end(sta
     await stack.until(lambda status: status["open_turns"] > 0)
     stack.supervisor.kill(RAY)
     await stack.until(lambda status: not any(shard["up"] for shard in status["shards"]))
-    asked = strike(stack.supervisor.pids()[COORDINATOR], signal.SIGTERM)
+    blow = strike(stack.supervisor.pids()[COORDINATOR], signal.SIGTERM)
     while COORDINATOR in stack.supervisor.pids():
-        assert time.time() - asked < STOP_SECONDS[COORDINATOR] - 2.0
+        assert time.time() - blow < STOP_SECONDS[COORDINATOR] - 2.0
         await asyncio.sleep(0.05)
     stack.supervisor.kill(COORDINATOR)  # has ended, as it should: no fault
     await stack.supervisor.restart(RAY)

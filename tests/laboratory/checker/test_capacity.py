@@ -120,8 +120,8 @@ def test_a_host_port_of_somebody_else(tmp_path: Path) -> None:
     story.ledger("observe", nodes=[reports])
     story.commit(1, {0: 1}, cid=7)
     assert story.check(tmp_path).ok
-    taken = story.commit(1, {1: 0}, cid=7)
-    assert the_first(story, tmp_path) == (2, story.line_of(taken))
+    line_commit = story.commit(1, {1: 0}, cid=7)
+    assert the_first(story, tmp_path) == (2, story.line_of(line_commit))
 
 
 def test_releasing_counts_for_nominations_only(tmp_path: Path) -> None:

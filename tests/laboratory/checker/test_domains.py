@@ -33,8 +33,8 @@ def story() -> Story:
         for rack in range(2)
     }
     story.ledger("object", keys=[*racks], gone=[False, False], values=racks)
-    asked = [[PODS, 1, 0], [0, 1000, 0]]
-    story.ledger("class", classes=[{"cid": ONE, "requests": asked, "best_effort": False}])
+    requests = [[PODS, 1, 0], [0, 1000, 0]]
+    story.ledger("class", classes=[{"cid": ONE, "requests": requests, "best_effort": False}])
     job = {"jid": 1, "qid": 1, "spec": 1, "key": "default/job-1", "uid": "uid-1"}
     roles = {"groups": [[-1, 1]], "roles": [[ONE, 0, 3, 0]], "topology": {"tier": 1}}
     story.ledger("job", jobs=[job | roles])

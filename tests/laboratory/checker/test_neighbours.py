@@ -26,8 +26,13 @@ def story() -> Story:
         node = {"row": row, "name": f"n{row}", "allocatable": [[PODS, 10]], "spec": 2}
         story.ledger("node", nodes=[node | {"facts": {"labels": {HOST: f"n{row}"}}}])
     near = {"topology_key": HOST, "selector": [{"key": "app", "operator": "In", "values": ["db"]}]}
-    asked = {"cid": BESIDE_DB, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "near"}
-    story.ledger("class", classes=[asked], rules={"near": {"pod_terms": [near]}})
+    task_class = {
+        "cid": BESIDE_DB,
+        "requests": [[PODS, 1, 0]],
+        "best_effort": True,
+        "rules": "near",
+    }
+    story.ledger("class", classes=[task_class], rules={"near": {"pod_terms": [near]}})
     for jid, cid, count in ((1, BEST_EFFORT, 1), (2, BESIDE_DB, 2)):
         facts = {"labels": {"app": "db"}}
         role = [cid, 0, count, 0, facts]
@@ -79,8 +84,8 @@ def test_a_deleted_node_is_in_no_domain(
         story.ledger("node", nodes=[node | FACTS])
     db = [{"key": "app", "operator": "In", "values": ["db"]}]
     term = {"topology_key": "zone", "selector": db, "anti": True}
-    asked = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "alone"}
-    story.ledger("class", classes=[asked], rules={"alone": {"pod_terms": [term]}})
+    task_class = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "alone"}
+    story.ledger("class", classes=[task_class], rules={"alone": {"pod_terms": [term]}})
     job = {"jid": 3, "qid": 1, "spec": 1, "key": "default/job-3", "uid": "uid-3"}
     story.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [[LONER, 0, 1, 0]]}])
     story.commit(3, {0: 0}, cid=LONER)
@@ -111,8 +116,8 @@ def test_a_spread_counts_a_domain_that_is_back_once_workers_know(
     story.ledger("node", nodes=nodes)
     app = [{"key": "app", "operator": "In", "values": ["even"]}]
     spread = {"topology_key": "zone", "selector": app, "max_skew": 1}
-    asked = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "even"}
-    story.ledger("class", classes=[asked], rules={"even": {"spreads": [spread]}})
+    task_class = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "even"}
+    story.ledger("class", classes=[task_class], rules={"even": {"spreads": [spread]}})
     job = {"jid": 3, "qid": 1, "spec": 1, "key": "default/job-3", "uid": "uid-3"}
     role = [LONER, 0, 2, 0, {"labels": {"app": "even"}}]
     story.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])
@@ -141,8 +146,8 @@ def test_a_spread_counts_what_a_deleted_node_had_until_workers_know(
     story.ledger("node", nodes=nodes)
     app = [{"key": "app", "operator": "In", "values": ["even"]}]
     spread = {"topology_key": "zone", "selector": app, "max_skew": 1}
-    asked = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "even"}
-    story.ledger("class", classes=[asked], rules={"even": {"spreads": [spread]}})
+    task_class = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "even"}
+    story.ledger("class", classes=[task_class], rules={"even": {"spreads": [spread]}})
     job = {"jid": 3, "qid": 1, "spec": 1, "key": "default/job-3", "uid": "uid-3"}
     role = [LONER, 0, 3, 0, {"labels": {"app": "even"}}]
     story.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])

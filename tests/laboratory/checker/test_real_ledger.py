@@ -151,8 +151,8 @@ class CheckedWorld:
 
     def note(self, jid: int, run: Run, accepted: list[bool]) -> None:
         if run.kind == ALLOCATE:
-            for tix, row, taken in zip(run.tasks, run.rows, accepted, strict=True):
-                if taken:
+            for tix, row, is_accepted in zip(run.tasks, run.rows, accepted, strict=True):
+                if is_accepted:
                     self.unbound.append((jid, tix, row))
 
     async def bind(self) -> None:

@@ -21,9 +21,9 @@ def story() -> Story:
     story.ledger("node", nodes=[node])
     put(story, {"csinode/n0": {"name": "n0", "limits": [["disk", 0]]}})
     for cid, name in ((WITH_DATA, "data"), (WITH_LOGS, "logs")):
-        asked = {"cid": cid, "requests": [[PODS, 1, 0], [0, 100, 0]], "best_effort": False}
+        task_class = {"cid": cid, "requests": [[PODS, 1, 0], [0, 100, 0]], "best_effort": False}
         rules = {name: {"volumes": [name]}}
-        story.ledger("class", classes=[asked | {"rules": name}], rules=rules)
+        story.ledger("class", classes=[task_class | {"rules": name}], rules=rules)
         put(story, {f"storageclass/{name}": {"name": name, "waits": True}})
         put(story, {f"volumeclaim/ns/{name}": claim(name)})
         role = [cid, 0, 2, 0]

@@ -92,8 +92,8 @@ def test_the_integral_equals_the_sum_over_single_tasks() -> None:
     area = sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans)
     freed = [b for _, b in spans]
     rng.shuffle(freed)  # which task it was does not matter
-    got = busy(occupied=[a for a, _ in spans], freed=freed, start=start, end=end, capacity=50)
-    assert got.share == pytest.approx(area / (50 * 8))
+    figure = busy(occupied=[a for a, _ in spans], freed=freed, start=start, end=end, capacity=50)
+    assert figure.share == pytest.approx(area / (50 * 8))
 
 
 def test_capacity_never_freed_is_busy_until_the_end() -> None:

@@ -14,10 +14,10 @@ UNDER = policy(
 
 def bare(name: str, *, of: str, on: str = "") -> Json:
     """A pod without requests."""
-    made = pod(name, group=of, on=on)
-    made["spec"]["containers"] = [{"name": "c"}]
-    made["spec"]["priorityClassName"] = of
-    return made
+    item = pod(name, group=of, on=on)
+    item["spec"]["containers"] = [{"name": "c"}]
+    item["spec"]["priorityClassName"] = of
+    return item
 
 
 def cluster(places: int) -> list[Json]:

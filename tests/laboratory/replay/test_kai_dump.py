@@ -233,16 +233,16 @@ def test_a_dump_without_objects_of_the_dialect_is_refused_with_what_is_missing()
 def test_an_object_that_cannot_be_read_is_named(change: Json, message: str) -> None:
     running = pod("gang-0", "gang", gpus=1, on="a") | change
     cluster = objects(GANG["cluster"] | {"pods": [running]})
-    made = case(*cluster)
-    assert sessions(made)
-    assert not message or any(note.partition("Pod ")[2].find(message) >= 0 for note in made.notes)
+    dump = case(*cluster)
+    assert sessions(dump)
+    assert not message or any(note.partition("Pod ")[2].find(message) >= 0 for note in dump.notes)
 
 
 def test_a_node_whose_amounts_are_no_numbers_of_devices() -> None:
     odd = node("a", 2)
     odd["status"]["allocatable"]["nvidia.com/gpu"] = "some"
-    made = case(*objects(GANG["cluster"] | {"nodes": [odd]}))
-    assert any("Node a: status.allocatable.nvidia.com/gpu" in note for note in made.notes)
+    dump = case(*objects(GANG["cluster"] | {"nodes": [odd]}))
+    assert any("Node a: status.allocatable.nvidia.com/gpu" in note for note in dump.notes)
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ async def test_replay_places_pending_pods_like_the_service(
     rest = shards(case)
     assert rest.binds.keys() == replayed.binds.keys()
     assert devices(of(after)) == devices(case) | {
-        pod: taken for pod, taken in devices(of(after)).items() if pod in replayed.binds
+        pod: device for pod, device in devices(of(after)).items() if pod in replayed.binds
     }
 
 
@@ -115,7 +115,7 @@ def nodes(text: str) -> dict[str, str]:
 def devices(case: Case) -> dict[str, Any]:
     """Pod -> the devices that it has."""
     return {
-        f"{s.job.namespace}/{s.job.pod_name(tix)}": taken
+        f"{s.job.namespace}/{s.job.pod_name(tix)}": device
         for s in case.recorded.placed_jobs
-        for tix, taken in s.devices.items()
+        for tix, device in s.devices.items()
     }

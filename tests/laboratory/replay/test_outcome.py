@@ -40,13 +40,13 @@ def test_the_phase_of_a_group_of_two(
 
 
 def test_a_snapshot_says_what_only_the_service_knows() -> None:
-    taken = 1_800_000_000.25
+    timestamp = 1_800_000_000.25
     jobs = [
         {"kind": "PodGroup", "namespace": "ns", "name": name, "number": number, "created": 1e9}
         for number, name in enumerate(["z", "a"])
     ]
     record = {
-        "takenAt": taken,
+        "takenAt": timestamp,
         "shards": 2,
         "policy": policy("allocate", "gang"),
         "jobs": jobs,
@@ -64,7 +64,7 @@ def test_a_snapshot_says_what_only_the_service_knows() -> None:
     dump = snapshot(objects, record)
     assert [item["kind"] for item in dump["items"]].count("Namespace") == 0
     [built] = read_cases([("dump", [dump])])
-    assert (built.now, built.policy.actions, built.notes) == (taken, ("allocate",), [])
+    assert (built.now, built.policy.actions, built.notes) == (timestamp, ("allocate",), [])
     jobs_of = {placed_job.job.name: placed_job for placed_job in built.recorded.placed_jobs}
     assert jobs_of["z"].states == {0: Status.RELEASING}
     assert jobs_of["a"].nominated == {0: 0}

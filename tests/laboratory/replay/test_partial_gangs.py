@@ -14,12 +14,12 @@ LIMITED = policy("enqueue, allocate, backfill", "priority", "gang", "predicates"
 
 
 def member(name: str, *, role: str = "", memory: str = "", cpu: float = 1) -> Json:
-    made = pod(name, group="g", cpu=cpu)
+    item = pod(name, group="g", cpu=cpu)
     if role:
-        made["metadata"]["annotations"]["volcano.sh/task-spec"] = role
+        item["metadata"]["annotations"]["volcano.sh/task-spec"] = role
     if memory:
-        made["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
-    return made
+        item["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    return item
 
 
 def members(role: str, count: int, cpu: float = 1) -> list[Json]:

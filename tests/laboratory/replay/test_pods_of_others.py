@@ -75,8 +75,8 @@ def test_a_resize_counts_until_it_is_over(
     *, infeasible: bool, count: int, has: str, bound: int, ours: bool, form: str
 ) -> None:
     runs = foreign("runs", on="n", cpu=count)
-    told = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
-    runs["status"]["containerStatuses"] = [{"name": "c", **told}]
+    status = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
+    runs["status"]["containerStatuses"] = [{"name": "c", **status}]
     if infeasible:
         reason = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
         runs["status"]["conditions"] = [reason]
@@ -134,10 +134,12 @@ def test_unreadable_objects_are_left_out_and_the_rest_is_scheduled(form: str) ->
     items = [EIGHT, broken, odd, runs, *gang("fits", pods=2), *gang("large", pods=3)]
     result = decided(form, *items, under=UNDER)
     assert result.binds.keys() == {"ns/fits-0", "ns/fits-1"}
-    told = "\n".join(case(*items, under=UNDER).notes)
-    assert "left out: Node broken: status.allocatable.cpu (got 'many')" in told
-    assert "left out: Pod ns/odd-0: spec.volumes[0].rbd" in told
-    assert "Pod ns/runs: spec.volumes[0].rbd" in told and "only its use of the node counts" in told
+    notes = "\n".join(case(*items, under=UNDER).notes)
+    assert "left out: Node broken: status.allocatable.cpu (got 'many')" in notes
+    assert "left out: Pod ns/odd-0: spec.volumes[0].rbd" in notes
+    assert (
+        "Pod ns/runs: spec.volumes[0].rbd" in notes and "only its use of the node counts" in notes
+    )
 
 
 def test_a_list_of_scenarios_goes_on_behind_an_object_that_cannot_be_read() -> None:

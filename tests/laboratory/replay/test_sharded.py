@@ -191,8 +191,8 @@ def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
 def sharing(name: str, *, on: str = "", has: str = "") -> list[Json]:
     """A gang of one pod that has more than half of a GPU, or asks for it. ``has``: which one."""
     gang_items = gang(name, pods=1, on=on)
-    asked = {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "600"}
-    gang_items[1]["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
+    limits = {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "600"}
+    gang_items[1]["spec"]["containers"][0]["resources"] = {"requests": limits, "limits": limits}
     if has:
         gang_items[1]["metadata"]["annotations"][ASSIGNED] = f"{has},V100,600,0:;"
     return gang_items

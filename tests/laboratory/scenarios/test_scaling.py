@@ -80,13 +80,13 @@ def test_the_command_tells_it_to_people_and_to_scripts(tmp_path: Path) -> None:
     rows = "\n".join(f"{i},{100 + i},{1 + i % 3},q" for i in range(40))
     file.write_text(f"submit,duration,gpus,queue\n{rows}\n")
     cluster = ["--nodes", "4", "--gpus-per-node", "4", "--shards", "1,2", "--seeds", "1"]
-    asked = ["scaling", str(file), *cluster, "--processes", "1"]
-    result = CliRunner().invoke(app, [*asked, "-o", "json"])
+    arguments = ["scaling", str(file), *cluster, "--processes", "1"]
+    result = CliRunner().invoke(app, [*arguments, "-o", "json"])
     assert result.exit_code == 0, result.output
     body = json.loads(result.stdout.splitlines()[-1])
     assert [row["shards"] for row in body["compared"]] == [1, 2]
     assert all(run["started"] == 79 for run in body["runs"])
-    assert "AGAINST THE FIRST" in CliRunner().invoke(app, asked).stdout
+    assert "AGAINST THE FIRST" in CliRunner().invoke(app, arguments).stdout
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_a_trace_whose_runs_cannot_be_compared_is_refused(
 ) -> None:
     file = tmp_path / "jobs.csv"
     file.write_text("\n".join(["submit,duration,gpus", *rows]))
-    asked = ["scaling", str(file), "--shards", "1", "--seeds", "1", "--processes", "1"]
-    result = CliRunner().invoke(app, asked)
+    arguments = ["scaling", str(file), "--shards", "1", "--seeds", "1", "--processes", "1"]
+    result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, CommandError), result.exception
     assert message in str(result.exception)
 

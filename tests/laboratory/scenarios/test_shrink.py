@@ -57,18 +57,18 @@ def test_failing_seed_leaves_a_small_scenario_that_fails_again(
     assert f"seed {seed} fails: promise 2" in captured.err
     assert orjson.loads(captured.out.splitlines()[-1])["violations"][0]["seed"] == seed
 
-    kept = tmp_path / f"sim-{seed}.json"
-    small = Scenario.from_json(kept.read_text())
+    file = tmp_path / f"sim-{seed}.json"
+    small = Scenario.from_json(file.read_text())
     assert len(small.stories()) < len(scenario(seed).stories())
     histories = tmp_path / "a", tmp_path / "b"
     for history in histories:
-        assert run(["chaos", "sim", "--scenario", str(kept), "--history", str(history)]) == 1
+        assert run(["chaos", "sim", "--scenario", str(file), "--history", str(history)]) == 1
     first, second = (history.read_bytes() for history in histories)
     assert first == second
     assert run(["chaos", "check", str(histories[0]), "-o", "json"]) == 1
 
     monkeypatch.undo()
-    assert run(["chaos", "sim", "--scenario", str(kept)]) == 0
+    assert run(["chaos", "sim", "--scenario", str(file)]) == 0
 
 
 # --- the command ----------------------------------------------------------------------------------

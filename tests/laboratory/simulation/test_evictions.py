@@ -76,7 +76,7 @@ def test_every_moment_of_a_victim_is_met(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _watch_books(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
-    leave, known, recorded = Victims._leave, Victims.known, Coordinator.recorded
+    leave, original_known, recorded = Victims._leave, Victims.known, Coordinator.recorded
 
     def counted_leave(self: Victims, state: JobState, evicted: Evicted) -> None:
         jid, order = evicted.jid, self._order
@@ -94,7 +94,7 @@ def _watch_books(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
         leaving = any(task.by >= 0 for task in tasks.values())
         counts["takeover"] += leaving and not self._order.reachable
         counts["known from a reread"] += leaving and bool(self._order.reachable)
-        known(self, state, tasks)
+        original_known(self, state, tasks)
 
     def counted(self: Coordinator, items: list[StatusItem], applied: list[list[int]]) -> None:
         for item, tasks in zip(items, applied, strict=True):

@@ -128,15 +128,15 @@ async def test_entry_that_somebody_saw_through_is_only_acknowledged() -> None:
 
 
 async def test_an_unsure_leader_does_not_acknowledge_binds_of_unknown_jobs() -> None:
-    ledger, sure, asked = OneEntry(jid=2), asyncio.Event(), asyncio.Event()
+    ledger, sure, request_made = OneEntry(jid=2), asyncio.Event(), asyncio.Event()
 
     async def surely() -> None:
-        asked.set()
+        request_made.set()
         await sure.wait()
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = _begin(group, ledger, RecordedRun(), surely)
-        await asked.wait()
+        await request_made.wait()
         assert [entry.id for entry in await ledger.read_binds("us", own=True)] == ["1-0"]
         sure.set()
         await ledger.acknowledged.wait()

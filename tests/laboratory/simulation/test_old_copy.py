@@ -62,20 +62,20 @@ def test_it_gets_no_service_until_the_operator_says_that_it_counts() -> None:
 
 def test_no_job_gets_a_number_that_the_cluster_knows_already() -> None:
     """The old copy does not know the jobs that came since; their tasks may run."""
-    given = 0
+    count = 0
     for seed in SEEDS:
         simulation, tail = with_old_copy(seed)
         if simulation.ledger.seen == tail:
             continue
         simulation.run(until=START + AT + MEANWHILE)
-        known = highest(simulation)
+        highest_before = highest(simulation)
         simulation.ledger.accept()
         before = set(at_once(simulation.ledger.snapshot()).jobs)
         simulation.run(until=simulation.timeline.now + MEANWHILE)
         after = set(at_once(simulation.ledger.snapshot()).jobs) - before
-        assert all(jid > known for jid in after), f"seed {seed}"
-        given += len(after)
-    assert given
+        assert all(jid > highest_before for jid in after), f"seed {seed}"
+        count += len(after)
+    assert count
 
 
 def highest(simulation: Simulation) -> int:

@@ -143,8 +143,8 @@ class TestPriority:
         mine = job_of(session, "mine")
         everybody = list(session.world.tasks())
         assert named(session.preemptable(mine.tasks[1], everybody)) == ["low-0", "member-0"]
-        asked = session.unified_evictable(mine, everybody, Purpose.PREEMPT)
-        assert named(asked) == ["low-0"]
+        evictable = session.unified_evictable(mine, everybody, Purpose.PREEMPT)
+        assert named(evictable) == ["low-0"]
 
     def test_between_queues_it_has_no_say(self) -> None:
         c = Cluster("priority", "conformance")

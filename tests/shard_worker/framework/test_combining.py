@@ -403,10 +403,10 @@ CASES = [(point, tiers, want) for point, (_, _, cases) in POINTS.items() for tie
 
 @pytest.mark.parametrize(("point", "tiers", "want"), CASES, ids=lambda v: str(v)[:60])
 def test_answers_become_one(point: str, tiers: Tiers, want: Any) -> None:
-    got = play(point, tiers)
+    actual = play(point, tiers)
     if point in ("Preemptable", "Reclaimable", "UnifiedEvictable"):
-        got, want = sorted(got), sorted(want)
-    assert got == want
+        actual, want = sorted(actual), sorted(want)
+    assert actual == want
 
 
 def test_every_point_is_here() -> None:

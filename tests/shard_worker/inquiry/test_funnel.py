@@ -276,8 +276,8 @@ def test_a_host_port_holds_back_by_its_name() -> None:
     view = view_of(
         [machine.record()] * 4, classes={0: cls}, nodes=[machine.node(row) for row in range(4)]
     )
-    taken, promised = [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]
-    reports = [(0, taken), (1, promised)]
+    counts, promised = [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]
+    reports = [(0, counts), (1, promised)]
     name = port_name("TCP", 80)
     view.set_rows(Rows([], [], [(row, name, pack_thing(2, what)) for row, what in reports]))
     result = funnel(cls, view=view, session=SESSION, mode=Mode.SOFT, needed=3)

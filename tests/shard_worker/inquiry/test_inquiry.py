@@ -40,12 +40,12 @@ def view(*used: int) -> View:
 def test_it_finds_what_the_same_turns_would_come_to(
     used: list[int], gangs: list[int], mode: Mode
 ) -> None:
-    asked = [turn(tasks, jid=jid) for jid, tasks in enumerate(gangs)]
+    turns = [turn(tasks, jid=jid) for jid, tasks in enumerate(gangs)]
     report = view(*used)
     before = report.columns.image()
     session = session_of()
     findings = examine(
-        Inquiry(asked, [{0: len(t.runs[0].tasks)} for t in asked]),
+        Inquiry(turns, [{0: len(t.runs[0].tasks)} for t in turns]),
         classes_of(report, session, mode=mode),
     )
     assert report.columns.image() == before
@@ -53,7 +53,7 @@ def test_it_finds_what_the_same_turns_would_come_to(
 
     real = view(*used)
     classes = classes_of(real, session, mode=mode)
-    for one, finding in zip(asked, findings, strict=True):
+    for one, finding in zip(turns, findings, strict=True):
         placed = place(one, session=session, view=real, classes=classes)
         rows = [row for p in finding.placements if p.kind == ALLOCATE for row in p.rows]
         assert rows == [p.row for p in placed.core]
@@ -73,14 +73,14 @@ def test_a_class_that_nobody_knows_travels_along_and_is_forgotten() -> None:
     there = view(0, 7)
     before = (there.columns.image(), dict(there.classes))
     large = TaskClass(requests=((CPU, 6000), (PODS, 1)))
-    asked = turn(1, cid=77)
-    inquiry = Inquiry([asked], [{77: 1}], classes={77: encode_class(large)}, funnels=True)
+    question = turn(1, cid=77)
+    inquiry = Inquiry([question], [{77: 1}], classes={77: encode_class(large)}, funnels=True)
     (result,) = examine(INQUIRY.decode(INQUIRY.encode(inquiry)), classes_of(there, session_of()))
     assert result.code is OutcomeCode.PLACED
     assert (result.placements[0].cid, result.placements[0].rows) == (77, [0])
     assert (result.funnels[0].cid, result.funnels[0].funnel.fits) == (77, 1)
     assert (there.columns.image(), there.classes) == before
-    unknown = examine(Inquiry([asked], [{77: 1}]), classes_of(there, session_of()))
+    unknown = examine(Inquiry([question], [{77: 1}]), classes_of(there, session_of()))
     assert unknown[0].code is OutcomeCode.STALE
 
 
@@ -97,10 +97,10 @@ def test_a_number_that_another_class_was_given_meanwhile_does_no_harm() -> None:
 def test_it_stops_between_turns_when_there_is_no_time_left() -> None:
     there = view(0, 0)
     before = there.columns.image()
-    asked = [turn(1, jid=jid) for jid in range(5)]
+    turns = [turn(1, jid=jid) for jid in range(5)]
     left = iter([True, False])
     findings = examine(
-        Inquiry(asked, [{0: 1}] * 5),
+        Inquiry(turns, [{0: 1}] * 5),
         classes_of(there, session_of()),
         may_go_on=lambda: next(left),
     )
@@ -110,9 +110,9 @@ def test_it_stops_between_turns_when_there_is_no_time_left() -> None:
 
 def test_findings_survive_encoding_and_decoding() -> None:
     there = view(7, 6)
-    asked = [turn(2, jid=1), turn(9, jid=2)]
+    turns = [turn(2, jid=1), turn(9, jid=2)]
     findings = examine(
-        Inquiry(asked, [{0: 2}, {0: 9}], funnels=True), classes_of(there, session_of())
+        Inquiry(turns, [{0: 2}, {0: 9}], funnels=True), classes_of(there, session_of())
     )
     assert [finding.code for finding in findings] == [OutcomeCode.PLACED, OutcomeCode.INFEASIBLE]
     inquiry_findings = InquiryFindings("5-0", findings)

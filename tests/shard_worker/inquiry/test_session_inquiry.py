@@ -123,8 +123,8 @@ def test_why_here_tells_each_plugins_part_and_who_comes_next() -> None:
     assert (here.row, here.nodes) == (0, [2, 0, 0, 0])
     assert [(one.row, one.level) for one in here.candidates] == [(0, 1), (2, 1)]
     assert here.plugins == ["nodeorder"]
-    free, taken = (sum(one.scores) for one in here.candidates)
-    assert free > taken  # nodeorder prefers the emptier node
+    free, busy = (sum(one.scores) for one in here.candidates)
+    assert free > busy  # nodeorder prefers the emptier node
     gone = replace(books.turn(job, HERE), nominated={0: 1})
     ((here,),) = [result.placement_scores for result in ask(there, gone, wanted={})]
     assert [(one.row, one.level) for one in here.candidates] == [(1, 1), (2, 1)]

@@ -64,13 +64,13 @@ def storage(
 
 
 def claim(name: str, **fields: Any) -> VolumeClaim:
-    given = {"request": GI, "storage_class": "slow", "access_modes": ("ReadWriteOnce",), **fields}
-    return VolumeClaim("default", name, **given)
+    options = {"request": GI, "storage_class": "slow", "access_modes": ("ReadWriteOnce",), **fields}
+    return VolumeClaim("default", name, **options)
 
 
 def volume(name: str, **fields: Any) -> Volume:
-    given = {"capacity": 2 * GI, "storage_class": "slow", "access_modes": ("ReadWriteOnce",)}
-    return Volume(name, **{**given, "phase": "Available", **fields})
+    options = {"capacity": 2 * GI, "storage_class": "slow", "access_modes": ("ReadWriteOnce",)}
+    return Volume(name, **{**options, "phase": "Available", **fields})
 
 
 STATIC = StorageClass("slow", "kubernetes.io/no-provisioner", waits=True)
@@ -154,8 +154,8 @@ class TestWaiting:
             assert open_to(three(claim("data"), STATIC, volume("v", **fields)), "new-0") == []
 
     def test_one_kept_for_the_claim_is_taken_whatever_its_class(self) -> None:
-        kept = volume("v", claim="default/data", storage_class="fast", affinity=on("n1"))
-        assert open_to(three(claim("data"), STATIC, kept), "new-0") == ["n1"]
+        bound_volume = volume("v", claim="default/data", storage_class="fast", affinity=on("n1"))
+        assert open_to(three(claim("data"), STATIC, bound_volume), "new-0") == ["n1"]
 
     def test_labels_of_volumes_are_selected(self) -> None:
         wants = (Requirement("speed", "In", ("high",)),)
@@ -235,13 +235,13 @@ class TestSessions:
 class TestLimits:
     def cluster(self, limit: int) -> Cluster:
         cluster = zones("a", "b")
-        known: list[Volume | VolumeClaim | CSINode] = [CSINode("n0", (("disks", limit),))]
+        objects: list[Volume | VolumeClaim | CSINode] = [CSINode("n0", (("disks", limit),))]
         for i in range(3):
-            known += [
+            objects += [
                 claim(f"c{i}", volume=f"v{i}", bound=True),
                 volume(f"v{i}", driver="disks", handle=f"h{i}"),
             ]
-        storage(cluster, *known)
+        storage(cluster, *objects)
         cluster.job("old", tasks=2, on=["n0", "n0"], rules=uses("c0"))
         cluster.job("same", rules=uses("c0"))
         cluster.job("new", rules=uses("c1", "c2"))
@@ -278,20 +278,20 @@ reach = st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1)
 def test_every_placed_task_has_a_volume_of_its_own_within_reach(
     offered: list[tuple[set[str], int]], wanted: list[int]
 ) -> None:
-    known = [
+    objects = [
         volume(f"v{i}", capacity=size * GI, affinity=on(*sorted(nodes)))
         for i, (nodes, size) in enumerate(offered)
     ]
-    cluster = storage(zones("a", "b", "c"), STATIC, *known)
+    cluster = storage(zones("a", "b", "c"), STATIC, *objects)
     for i, size in enumerate(wanted):
         storage(cluster, claim(f"c{i}", request=size * GI))
         cluster.job(f"j{i}", rules=uses(f"c{i}"))
     session = cluster.open()
     place_all(session)
     binding = _binding(session)
-    taken = [c for task in session.world.tasks() for c in binding.choices(task)]
-    assert len({choice.volume for choice in taken}) == len(taken) == len(where(session))
-    for choice in taken:
+    choices = [c for task in session.world.tasks() for c in binding.choices(task)]
+    assert len({choice.volume for choice in choices}) == len(choices) == len(where(session))
+    for choice in choices:
         nodes, size = offered[int(str(choice.volume)[1:])]
         assert f"n{choice.row}" in nodes
         assert wanted[int(choice.claim[-1])] <= size
@@ -302,14 +302,14 @@ def test_every_placed_task_has_a_volume_of_its_own_within_reach(
 def test_several_claims_at_once_are_judged_as_one_node_at_a_time(
     offered: list[tuple[set[str], int]], data: st.DataObject
 ) -> None:
-    known = [
+    objects = [
         volume(f"v{i}", capacity=size * GI, affinity=on(*sorted(nodes)))
         for i, (nodes, size) in enumerate(offered)
     ]
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
     names = [f"c{i}" for i in range(len(sizes))]
     claims = [claim(n, request=size * GI) for n, size in zip(names, sizes, strict=True)]
-    session = three(STATIC, *known, *claims, asks=tuple(names))
+    session = three(STATIC, *objects, *claims, asks=tuple(names))
     task = task_of(session, "new-0")
     mask = feasible(session, task).mask
     for row in range(3):

@@ -89,8 +89,8 @@ def test_columns_follow_specifications(seed: int, monkeypatch: pytest.MonkeyPatc
             jobs[jid] = job(jid, draw)
             columns.put(jid, 0, encode_job(jobs[jid]))
         if draw.random() < 0.5:
-            asked = sorted(draw.sample(sorted(jobs), draw.randint(0, len(jobs))))
-            check(facts, columns, jobs, asked)
+            sample = sorted(draw.sample(sorted(jobs), draw.randint(0, len(jobs))))
+            check(facts, columns, jobs, sample)
     check(facts, columns, jobs, sorted(jobs))
 
 

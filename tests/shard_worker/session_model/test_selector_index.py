@@ -188,8 +188,8 @@ def by_scan(
     budgets: dict[tuple[int, str], Selector | None],
 ) -> dict[int, list[set[int]]]:
     bound: dict[tuple[str, LabelTerm], set[int]] = {}
-    for (number, namespace), asked in budgets.items():
-        bound.setdefault((f"budget {number}", LabelTerm((namespace,), asked)), set())
+    for (number, namespace), selector in budgets.items():
+        bound.setdefault((f"budget {number}", LabelTerm((namespace,), selector)), set())
     for own in jobs.values():
         for role in own.roles:
             limits = classes[role.cid].constraints
@@ -197,7 +197,7 @@ def by_scan(
                 spaces = tuple(sorted(term.namespaces or (own.namespace,)))
                 asks = LabelTerm(None if term.all_namespaces else spaces, term.selector)
                 bound.setdefault(("", asks), set()).add(own.jid)
-    taken = {
+    members = {
         key: own
         | {
             other.jid
@@ -207,7 +207,8 @@ def by_scan(
         for key, own in bound.items()
     }
     return {
-        jid: sorted((taken[key] for key in taken if jid in taken[key]), key=sorted) for jid in jobs
+        jid: sorted((members[key] for key in members if jid in members[key]), key=sorted)
+        for jid in jobs
     }
 
 

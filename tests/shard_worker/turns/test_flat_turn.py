@@ -107,13 +107,13 @@ def test_an_infeasible_gang_is_not_tried() -> None:
 def test_a_gang_that_counting_cannot_refuse_is_rolled_back() -> None:
     classes = {0: cls(1), 1: cls(2)}
     view = view_of([record(allocatable=cpus(2))], classes=classes)
-    asked = replace(
+    request_turn = replace(
         turn(1),
         groups=[Group(-1, 2)],
         runs=[TaskRun(0, 0, "a", [0]), TaskRun(1, 0, "b", [1])],
         total=2,
     )
-    placed = do(view, asked)
+    placed = do(view, request_turn)
     assert placed.core == []
     assert placed.failed_role == "b"
     assert placed.reasons == {"Insufficient cpu": 1}
@@ -134,13 +134,13 @@ def test_a_pipelined_gang_takes_nothing_now() -> None:
 def test_a_ready_core_may_hold_nominations() -> None:
     classes = {0: cls(1), 1: TaskClass(requests=((CPU, 100), (PODS, 1)))}
     view = view_of([LEAVING, record(allocatable={CPU: 900, PODS: 110})], classes=classes)
-    asked = replace(
+    request_turn = replace(
         turn(1),
         groups=[Group(-1, 1)],
         runs=[TaskRun(0, 0, "big", [0]), TaskRun(1, 0, "small", [1, 2])],
         total=3,
     )
-    placed = do(view, asked)
+    placed = do(view, request_turn)
     assert [(p.kind, p.task) for p in placed.core] == [(NOMINATE, 0), (ALLOCATE, 1)]
 
 
@@ -226,13 +226,13 @@ def test_a_failed_gang_of_all_tasks_stops_at_once() -> None:
     session = session_of(gang=False)
     take_over(session, JOB_READY)
     view = view_of([record(allocatable=cpus(2))], classes=TWO)
-    asked = replace(
+    request_turn = replace(
         turn(1),
         groups=[Group(-1, 2)],
         runs=[TaskRun(1, 0, "a", [0]), TaskRun(0, 0, "b", [1])],
         total=2,
     )
-    assert do(view, asked, session=session).core == []
+    assert do(view, request_turn, session=session).core == []
 
 
 def test_a_gang_with_too_few_tasks_says_so() -> None:
@@ -248,16 +248,16 @@ def test_a_gang_with_too_few_tasks_says_so() -> None:
 def test_tasks_that_ask_for_nothing_are_placed_where_a_turn_names_them() -> None:
     """Under a policy without backfill: with the rest of their gang, or nothing of it is."""
     classes = {0: TaskClass(requests=((PODS, 1),)), 1: cls(1)}
-    asked = replace(
+    request_turn = replace(
         turn(1),
         groups=[Group(-1, 3)],
         runs=[TaskRun(0, 0, "idle", [0]), TaskRun(1, 0, "busy", [1, 2])],
         total=3,
     )
     view = view_of([record(allocatable=cpus(1))] * 2, classes=classes)
-    assert sorted(p.task for p in do(view, asked).core) == [0, 1, 2]
+    assert sorted(p.task for p in do(view, request_turn).core) == [0, 1, 2]
     view = view_of([record(allocatable=cpus(1))], classes=classes)
-    assert do(view, asked).core == []
+    assert do(view, request_turn).core == []
 
 
 # --- nominations ------------------------------------------------------------------------------

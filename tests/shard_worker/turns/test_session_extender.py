@@ -30,10 +30,10 @@ def placed(answer: Any) -> tuple[list[int], list[int], bool]:
     books.queues["default"] = Queue(0, "default", capability=tuple(cpus(2).items()))
     job = books.job(0, [-1, -1], minimum=2)
     stage = SessionStage(books, policy=POLICY)
-    asked: list[int] = []
+    node_counts: list[int] = []
 
     def ask(questions: Sequence[ExtenderQuestion]) -> dict[str, object]:
-        asked.append(len(questions))
+        node_counts.append(len(questions))
         return {question.key: answer(question) for question in questions}
 
     turns = SessionTurns(lambda: open_session(POLICY), view=stage.view, mode=Mode.NONE, ask=ask)
@@ -42,13 +42,13 @@ def placed(answer: Any) -> tuple[list[int], list[int], bool]:
     rows = [place.row for place in result.core]
     result.statement.rollback()
     same = all(np.array_equal(a, b) for a, b in zip(before, stage.image(), strict=True))
-    return rows, asked, same
+    return rows, node_counts, same
 
 
 def test_a_node_refused_by_the_extender_is_not_used_and_leaves_no_trace() -> None:
-    rows, asked, same = placed(lambda question: {"code": int('"n0"' in question.body)})
+    rows, node_counts, same = placed(lambda question: {"code": int('"n0"' in question.body)})
     assert rows == [1, 1]
-    assert asked == [2, 2]  # two nodes for each of two tasks; the second only after the first
+    assert node_counts == [2, 2]  # two nodes for each of two tasks; the second only after the first
     assert same
 
 

@@ -161,7 +161,7 @@ class TableStory:
 
     def evict(self) -> None:
         now = self.now()
-        able = [jid for jid, known in now.jobs.items() if known.qid == LEAF and not known.gone]
+        able = [jid for jid, record in now.jobs.items() if record.qid == LEAF and not record.gone]
         victims = some_victims(self.draw, now)
         if victims and able:
             plain = [replace(run, guards=0) for run in victims]
@@ -187,8 +187,8 @@ class TableStory:
         jid, now = self.some_job(), self.now()
         if jid in now.jobs and not now.jobs[jid].gone:
             spec = b"changed-%d" % self.draw.randrange(9) * self.draw.choice((1, 30))
-            known = now.jobs[jid]
-            put = PutJob(jid, known.qid, known.spec_version, [Group(-1, 0)], spec)
+            record = now.jobs[jid]
+            put = PutJob(jid, record.qid, record.spec_version, [Group(-1, 0)], spec)
             at_once(self.desk.store(put))
 
     def drop(self) -> None:
@@ -233,8 +233,8 @@ def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> TableFollow
     newer = {jid for jid in {*before.jobs, *after.jobs} if draw.random() < 0.5}
 
     def torn(old: dict[int, object], new: dict[int, object]) -> dict[int, object]:
-        kept = {jid: value for jid, value in old.items() if jid not in newer}
-        return kept | {jid: value for jid, value in new.items() if jid in newer}
+        unchanged = {jid: value for jid, value in old.items() if jid not in newer}
+        return unchanged | {jid: value for jid, value in new.items() if jid in newer}
 
     table = ResidentTable()
     table.load(

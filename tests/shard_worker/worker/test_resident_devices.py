@@ -43,8 +43,8 @@ class Bays:
 
     @staticmethod
     def free(world: World, row: int) -> list[str]:
-        taken = {name for there in world.tasks_on(row) for name, _ in there.devices}
-        return [name for name in SLOTS if name not in taken]
+        devices = {name for there in world.tasks_on(row) for name, _ in there.devices}
+        return [name for name in SLOTS if name not in devices]
 
 
 class _DevicesEntry:

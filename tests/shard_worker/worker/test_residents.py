@@ -175,8 +175,8 @@ class ResidentsStage:
                 for tix, row in zip(placement.tasks, placement.rows, strict=True):
                     self.books.states[job.jid][tix] = S.BINDING
                     self.books.rows[job.jid][tix] = row
-                taken = dict.fromkeys(placement.tasks, placement.devices)
-                self.books.devices.setdefault(job.jid, {}).update(taken)
+                devices = dict.fromkeys(placement.tasks, placement.devices)
+                self.books.devices.setdefault(job.jid, {}).update(devices)
         return outcome
 
     def report(self, job: Job, state: TaskState, *tasks: int) -> None:
@@ -302,9 +302,9 @@ def test_its_verdict_holds_across_shards() -> None:
 def test_victims_are_found_that_no_turn_named(action: str) -> None:
     """Residents of all shards; by the rules of the action, and by nothing else."""
     stage = ResidentsStage(policy(f"allocate, {action}"))
-    taken = [stage.job(1, queue="other", minimum=0) for _ in range(2 * ROWS)]
-    taken += [stage.job(1, minimum=0) for _ in range(2 * ROWS)]
-    for job in taken:
+    jobs = [stage.job(1, queue="other", minimum=0) for _ in range(2 * ROWS)]
+    jobs += [stage.job(1, minimum=0) for _ in range(2 * ROWS)]
+    for job in jobs:
         assert stage.turn(job.jid % 2, job).code is OutcomeCode.PLACED
         stage.report(job, S.RUNNING, 0)
     high = stage.job(3, priority=10)

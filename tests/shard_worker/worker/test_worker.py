@@ -66,9 +66,9 @@ def outcomes_of(instructions: list[Instruction]) -> list[Outcome]:
 
 def used(count: int, *, version: int = 2, cores: int = 4, waits: int = 0) -> bytes:
     """A record with so many one-core tasks on it."""
-    taken = {CPU: count * 1000, PODS: count}
+    requests = {CPU: count * 1000, PODS: count}
     ahead = {CPU: waits * 1000, PODS: waits}
-    return record(version=version, allocatable=cpus(cores), used=taken, nominated=ahead)
+    return record(version=version, allocatable=cpus(cores), used=requests, nominated=ahead)
 
 
 def accept(batch: CommitBatch, fresh: dict[int, bytes], *tails: list[Verdict]) -> CommitReply:

@@ -62,8 +62,8 @@ def add_up(
         job = snapshot.jobs[jid]
         groups = {i: group.parent for i, group in enumerate(job.groups)}
         for task in tasks.values():
-            asked = classes.get(task.cid, [(0, 0, 0)])
-            if not things.get(task.cid) and all(slot == PODS for slot, _, _ in asked):
+            requests = classes.get(task.cid, [(0, 0, 0)])
+            if not things.get(task.cid) and all(slot == PODS for slot, _, _ in requests):
                 totals.told.add(jid)
             assert task.by < 0 or task.state == 4, "only what leaves is being evicted"
             if task.state in COUNTS_FOR_GANG and task.by < 0:
@@ -191,10 +191,10 @@ def check_guarantees(before: Snapshot, after: Snapshot, victims: Collection[int]
         old = before.queues[qid]
         if qid in robbed:
             continue
-        for slot, kept in queue.guarantee.items():
+        for slot, guarantee in queue.guarantee.items():
             stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
             stayed = old.used.get(slot, 0) - old.leaving.get(slot, 0)
-            assert stays >= min(kept, stayed), (qid, slot)
+            assert stays >= min(guarantee, stayed), (qid, slot)
 
 
 def unguarded(batches: Iterable[object], guard: int) -> set[int]:

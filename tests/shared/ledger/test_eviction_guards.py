@@ -154,8 +154,8 @@ async def test_a_rest_is_no_guarantee(desk: Desk) -> None:
     await desk.store(PutQueue(LEAF, ROOT, None, b"q", [(CPU, 8000)]))
     one = victims([0], [0])
     rest = evicting(one, guards=GUARD_GANG + 3 * GUARD_REST)
-    kept = evicting(one, guards=GUARD_GANG + GUARD_GUARANTEE + 3 * GUARD_REST)
-    assert verdict(await desk.commit(kept)) == (V.QUEUE, LEAF)
+    guarded = evicting(one, guards=GUARD_GANG + GUARD_GUARANTEE + 3 * GUARD_REST)
+    assert verdict(await desk.commit(guarded)) == (V.QUEUE, LEAF)
     assert verdict(await desk.commit(rest))[0] is V.COMMITTED
 
 
@@ -189,8 +189,8 @@ async def test_each_queue_is_guarded_by_itself(desk: Desk) -> None:
 async def test_a_queue_and_those_above_it_keep_what_is_guaranteed(desk: Desk, owner: int) -> None:
     await running(desk)
     parent = -1 if owner == ROOT else ROOT
-    kept = PutQueue(owner, parent, None, b"q", [(CPU, 4000), (PODS, 1)])
-    await desk.store(kept)
+    guaranteed = PutQueue(owner, parent, None, b"q", [(CPU, 4000), (PODS, 1)])
+    await desk.store(guaranteed)
     assert (await desk.ledger.snapshot()).queues[owner].guarantee == {CPU: 4000, PODS: 1}
     both = evicting(victims([0, 1], [0, 0]), guards=GUARD_GUARANTEE)
     assert verdict(await desk.commit(both)) == (V.QUEUE, owner)
@@ -200,15 +200,15 @@ async def test_a_queue_and_those_above_it_keep_what_is_guaranteed(desk: Desk, ow
     assert verdict(await desk.commit(rest)) == (V.QUEUE, owner)
     await desk.record(StatusItem(S.PENDING, VICTIM, [0], [0]))
     assert verdict(await desk.commit(rest)) == (V.QUEUE, owner)
-    await desk.store(replace(kept, guarantee=[(CPU, 1)]))
+    await desk.store(replace(guaranteed, guarantee=[(CPU, 1)]))
     assert verdict(await desk.commit(rest)) == (V.QUEUE, owner)
-    await desk.store(replace(kept, guarantee=[]))
+    await desk.store(replace(guaranteed, guarantee=[]))
     assert verdict(await desk.commit(rest))[0] is V.COMMITTED
 
 
 async def test_guarantees_beyond_the_lower_limb_count(desk: Desk) -> None:
     await running(desk)
     one = evicting(victims([0], [0]), guards=GUARD_GUARANTEE)
-    for kept, expected in ((2**32 + 1, V.QUEUE), (2**32, V.COMMITTED)):
-        await desk.store(PutQueue(LEAF, ROOT, None, b"q", [(MEMORY, kept)]))
+    for guarantee, expected in ((2**32 + 1, V.QUEUE), (2**32, V.COMMITTED)):
+        await desk.store(PutQueue(LEAF, ROOT, None, b"q", [(MEMORY, guarantee)]))
         assert verdict(await desk.commit(one))[0] is expected

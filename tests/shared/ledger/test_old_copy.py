@@ -125,8 +125,8 @@ async def test_which_entries_a_log_has(place: CopiedLedger) -> None:
     await ledger.claim("0", leader=leader)
     entries = [entry.id for entry in await ledger.read_log("0")]
     assert not await ledger.has_entry(observed), "newer ones do not show it"
-    for known in ("0", *entries):
-        assert await ledger.has_entry(known)
+    for position in ("0", *entries):
+        assert await ledger.has_entry(position)
     await ledger.trim(log_before=entries[-1])
-    for known in ("0", *entries):
-        assert await ledger.has_entry(known), "also what was cut off"
+    for position in ("0", *entries):
+        assert await ledger.has_entry(position), "also what was cut off"

@@ -186,8 +186,8 @@ class LedgerPair:
     def some_job(self, jid: int) -> Any:
         """A new or changed job. Members that nobody holds may go: nothing comes below 0."""
         r = self.rng
-        known = self.now.jobs.get(jid) if self.now else None
-        if known is not None and not any(g.held for g in known.groups) and r.random() < 0.2:
+        record = self.now.jobs.get(jid) if self.now else None
+        if record is not None and not any(g.held for g in record.groups) and r.random() < 0.2:
             return job(jid, Group(-1, 1, -2), Group(0, 0, -1), qid=LEAF)
         groups = r.choice(
             (
@@ -205,12 +205,12 @@ class LedgerPair:
         assert self.now is not None
         n = r.choice((1, 1, 2, 3, 5))
         rows = [r.randrange(ROWS + (r.random() < 0.02)) for _ in range(n)]
-        known = {
+        records = {
             row: unpack_node(record)
             for row, record in zip(self.now.nodes.rows, self.now.nodes.records, strict=True)
         }
-        versions = [known[row][0] - (r.random() < 0.1) if row in known else 1 for row in rows]
-        specs = [known[row][1] + (r.random() < 0.01) if row in known else 1 for row in rows]
+        versions = [records[row][0] - (r.random() < 0.1) if row in records else 1 for row in rows]
+        specs = [records[row][1] + (r.random() < 0.01) if row in records else 1 for row in rows]
         return Run(
             kind=r.choice((ALLOCATE, ALLOCATE, NOMINATE)),
             cid=r.choice((SMALL, SMALL, BIG, PORTED, 9) if r.random() < 0.1 else PLACED),
@@ -235,17 +235,17 @@ class LedgerPair:
         r = self.rng
         assert self.now is not None
         jid = r.choice(sorted(self.now.jobs) or [0])
-        known = self.now.jobs.get(jid, JobRecord(1, LEAF, False, [Group(-1, 1)]))
+        record = self.now.jobs.get(jid, JobRecord(1, LEAF, False, [Group(-1, 1)]))
         others = [other for other in self.now.nominations if other != jid]
         condition = r.choice(("eq0", "ge1", "le", ""))
         domain = DomainOp(f"term/{r.randrange(3)}", r.choice((1, -1)), condition, 1)
         return Statement(
             jid=jid,
-            job_version=known.spec_version + (r.random() < 0.03),
-            qid=known.qid,
+            job_version=record.spec_version + (r.random() < 0.03),
+            qid=record.qid,
             priority=r.randrange(-1, 3),
-            core=[self.run(len(known.groups)) for _ in range(r.choice((0, 1, 1, 2)))],
-            tail=[self.run(len(known.groups)) for _ in range(r.choice((0, 0, 1)))],
+            core=[self.run(len(record.groups)) for _ in range(r.choice((0, 1, 1, 2)))],
+            tail=[self.run(len(record.groups)) for _ in range(r.choice((0, 0, 1)))],
             displaced=r.sample(others, min(len(others), r.choice((0, 0, 1, 2)))),
             domains=[domain] if r.random() < 0.2 else [],
             expiry=r.choice((0.0, 1.5e9, 1.6e9 + 0.1)),
@@ -262,13 +262,13 @@ class LedgerPair:
         r = self.rng
         assert self.now is not None
         jid = r.randrange(JOBS)
-        known = self.now.tasks.get(jid, {})
+        records = self.now.tasks.get(jid, {})
         tasks = self.fresh(r.choice((1, 2, 4)))
         if r.random() < 0.15:
             return self.adoption(jid, tasks)
-        rows = [known[t].row if t in known and r.random() < 0.95 else 0 for t in tasks]
+        rows = [records[t].row if t in records and r.random() < 0.95 else 0 for t in tasks]
         if r.random() < 0.2:
-            return self.restart(jid, known)
+            return self.restart(jid, records)
         state = r.choice([state for state in TaskState if state is not TaskState.BINDING])
         if state is TaskState.FAILED and r.random() < 0.5:
             return StatusItem(

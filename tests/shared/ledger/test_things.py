@@ -228,8 +228,8 @@ async def test_a_thing_is_named_once_with_as_many_amounts_as_it_offers(desk: Des
 
 
 async def test_the_things_of_a_class_cannot_change(desk: Desk) -> None:
-    known = PutClass(40, [(CPU, 1, 0)], b"a", port(80))
-    await desk.store(known, PutClass(40, [(CPU, 1, 0)], b"b", port(80)))
+    put_class = PutClass(40, [(CPU, 1, 0)], b"a", port(80))
+    await desk.store(put_class, PutClass(40, [(CPU, 1, 0)], b"b", port(80)))
     for others in (port(81), [], [*port(80), *port(81)], [ThingAsk("port/TCP/80", (1,), (2,))]):
         with pytest.raises(LedgerArgument, match="class 40: its requests cannot change"):
             await desk.store(PutClass(40, [(CPU, 1, 0)], b"a", others))

@@ -152,16 +152,16 @@ METADATA: dict[str, Any] = {
 
 def pods() -> dict[str, dict[str, Any]]:
     """A running pod of another scheduler with 6 cpu for each field, by the field's path."""
-    made = {f"spec.{name}": _pod(spec={name: value}) for name, value in SPEC.items()}
+    items = {f"spec.{name}": _pod(spec={name: value}) for name, value in SPEC.items()}
     for name, value in VOLUMES.items():
-        made[f"spec.volumes.{name}"] = _pod(spec={"volumes": [{"name": "v", name: value}]})
+        items[f"spec.volumes.{name}"] = _pod(spec={"volumes": [{"name": "v", name: value}]})
     for name, value in CONTAINER.items():
-        made[f"spec.containers.{name}"] = _pod(container={name: value})
+        items[f"spec.containers.{name}"] = _pod(container={name: value})
     for name, value in STATUS.items():
-        made[f"status.{name}"] = _pod(status={name: value})
+        items[f"status.{name}"] = _pod(status={name: value})
     for name, value in METADATA.items():
-        made[f"metadata.{name}"] = _pod(metadata={name: value})
-    return made
+        items[f"metadata.{name}"] = _pod(metadata={name: value})
+    return items
 
 
 def _pod(

@@ -57,8 +57,8 @@ def test_the_largest_of_asked_allocated_and_actual_counts(
 
 
 def test_each_resource_is_compared_by_itself() -> None:
-    told = {"name": "c", "allocatedResources": {"cpu": "1", "memory": "8"}}
-    used = usage({"containers": [container(cpu="4", memory="2")]}, {"containerStatuses": [told]})
+    status = {"name": "c", "allocatedResources": {"cpu": "1", "memory": "8"}}
+    used = usage({"containers": [container(cpu="4", memory="2")]}, {"containerStatuses": [status]})
     assert used.amounts == (("cpu", 4000), ("memory", 8))
 
 

@@ -83,11 +83,11 @@ def test_a_node_declares_them_beside_volcanos() -> None:
 
 def test_a_pod_is_told_of_each_in_its_own_way_and_read_back() -> None:
     machine = node(own=TEXT, volcanos="gpu-a,10,8000,V100,true:")
-    taken = (("card/0", (400,)), ("vgpu/0", (1, 600, 30)))
-    report = device_annotations(machine, taken)
+    devices = (("card/0", (400,)), ("vgpu/0", (1, 600, 30)))
+    report = device_annotations(machine, devices)
     assert report[ASSIGNED_DEVICES] == '{"card/0":400}'
     assert report[ASSIGNED] == "gpu-a,V100,600,30:;"
-    assert assigned_devices(machine, report) == taken
+    assert assigned_devices(machine, report) == devices
     assert assigned_devices(node(own='{"nic": 1}'), report) == (), "the node has them no more"
     assert assigned_devices(machine, {ASSIGNED_DEVICES: "none"}) == ()
-    assert ASSIGNED_DEVICES not in device_annotations(machine, taken[1:])
+    assert ASSIGNED_DEVICES not in device_annotations(machine, devices[1:])

@@ -205,11 +205,11 @@ async def test_a_token_with_classes_may_name_no_other(ask: TokenClient) -> None:
 
 
 def test_the_default_class_counts_for_bare_priorities() -> None:
-    known = Registry()
-    known.priority_classes["usual"] = PriorityClass("usual", 500, True)
+    registry = Registry()
+    registry.priority_classes["usual"] = PriorityClass("usual", 500, True)
     mine = Principal("t", TokenRole.SUBMIT, priority_classes=frozenset(("low",)))
-    assert not not_permitted(mine, with_spec(PLAIN["Pod"], priority=500), known)
-    assert "up to 500" in not_permitted(mine, with_spec(PLAIN["Pod"], priority=501), known)
+    assert not not_permitted(mine, with_spec(PLAIN["Pod"], priority=500), registry)
+    assert "up to 500" in not_permitted(mine, with_spec(PLAIN["Pod"], priority=501), registry)
 
 
 @pytest.mark.parametrize("broken", [None, 1, "x", [], [1], {"a": 1}, [{"key": 1}], [None]])

@@ -58,9 +58,9 @@ def test_kubectl_finds_out_that_apply_is_checked_here() -> None:
 async def test_every_field_of_a_shown_object_is_in_its_schema(client: Client) -> None:
     for kind in KINDS:
         root = "apis" if kind.group else "api"
-        shown = (await client.get(f"/{root}/{kind.api_version}/{kind.plural}"))["items"]
-        assert shown, kind
-        for value in shown:
+        items = (await client.get(f"/{root}/{kind.api_version}/{kind.plural}"))["items"]
+        assert items, kind
+        for value in items:
             assert sorted(unknown(value, SCHEMAS[kind.kind], kind.kind)) == []
 
 

@@ -97,13 +97,13 @@ async def test_a_part_that_is_gone_is_told(
     }[name]
     here = service.service._serving
     assert here is not None
-    asked = getattr(part, question)
+    method = getattr(part, question)
     await here._look(name, gone)
     code, text = await client.text(f"/readyz/{name}")
     assert code == 503
     assert f"{type(error).__name__}: {error}" in text
     assert (await client.text("/readyz"))[0] == 503
-    await here._look(name, asked)
+    await here._look(name, method)
     assert (await client.text("/readyz"))[0] == 200
 
 

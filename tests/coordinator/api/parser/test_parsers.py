@@ -70,13 +70,13 @@ WRITES = [
 
 async def test_a_write_comes_to_the_same_here_and_there() -> None:
     async with parsing(processes=1) as parsers:
-        for asked, body, now in WRITES:
+        for question, body, now in WRITES:
             try:
-                here: Any = asked.made(asked.sent(body), now)
+                here: Any = question.made(question.sent(body), now)
             except Problem as problem:
                 here = status_body(problem)
             try:
-                (there,) = await parsers.ask(*write_request(asked, body, now))
+                (there,) = await parsers.ask(*write_request(question, body, now))
             except Problem as problem:
                 there = status_body(problem)
             assert there == here

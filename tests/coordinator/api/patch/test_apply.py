@@ -138,9 +138,9 @@ def test_fields_before_the_first_apply_have_an_owner() -> None:
     live = pod({"a": "1"}, x=1)
     with pytest.raises(Conflicts, match=BEFORE):
         applied(live, pod({"a": "2"}))
-    taken = applied(live, pod({"a": "1", "b": "1"}))
-    assert set(owned(taken)) == {("one", "Apply"), (BEFORE, "Update")}
-    assert plain(applied(taken, pod({"b": "1"}), now=T2)) == pod({"a": "1", "b": "1"}, x=1)
+    adopted = applied(live, pod({"a": "1", "b": "1"}))
+    assert set(owned(adopted)) == {("one", "Apply"), (BEFORE, "Update")}
+    assert plain(applied(adopted, pod({"b": "1"}), now=T2)) == pod({"a": "1", "b": "1"}, x=1)
 
 
 def test_items_keep_their_order_beside_those_of_others() -> None:
@@ -261,8 +261,8 @@ def check_account(obj: dict[str, Any]) -> None:
 def trimmed(value: Any) -> Any:
     """Without empty objects and lists, which mean the same as none."""
     if isinstance(value, dict):
-        kept = {k: trimmed(v) for k, v in value.items()}
-        return {k: v for k, v in kept.items() if v not in ({}, [])}
+        rest = {k: trimmed(v) for k, v in value.items()}
+        return {k: v for k, v in rest.items() if v not in ({}, [])}
     if isinstance(value, list):
         return [trimmed(item) for item in value]
     return value

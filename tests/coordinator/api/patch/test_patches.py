@@ -179,11 +179,11 @@ def diff(old: Any, new: Any, shape: Any) -> dict[str, Any]:
             patch[name] = diff(old[name], value, inner)
         elif inner.keyed(value) and inner.keyed(old[name]):
             key = inner.keys[0]
-            known = {item[key]: item for item in old[name]}
+            by_key = {item[key]: item for item in old[name]}
             items = [
-                diff(known.get(item[key], {}), item, inner) | {key: item[key]} for item in value
+                diff(by_key.get(item[key], {}), item, inner) | {key: item[key]} for item in value
             ]
-            left = known.keys() - {item[key] for item in value}
+            left = by_key.keys() - {item[key] for item in value}
             patch[name] = items + [{key: gone, "$patch": "delete"} for gone in left]
             patch[f"$setElementOrder/{name}"] = [{key: item[key]} for item in value]
         elif not same(old[name], value):

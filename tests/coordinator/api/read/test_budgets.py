@@ -22,11 +22,11 @@ def budget(name: str, **spec: object) -> dict[str, object]:
 
 
 async def test_they_are_kept(client: Client, service: Running) -> None:
-    kept = await client.get(f"{BUDGETS}/keep")
-    assert kept["spec"]["minAvailable"] == "50%"
-    shown = await client.get(BUDGETS, accept=TABLE)
-    assert [row["cells"][:3] for row in shown["rows"]] == [["keep", "50%", "N/A"]]
-    since = kept["metadata"]["resourceVersion"]
+    budget_read = await client.get(f"{BUDGETS}/keep")
+    assert budget_read["spec"]["minAvailable"] == "50%"
+    table = await client.get(BUDGETS, accept=TABLE)
+    assert [row["cells"][:3] for row in table["rows"]] == [["keep", "50%", "N/A"]]
+    since = budget_read["metadata"]["resourceVersion"]
     async with client.session.post(BUDGETS, json=budget("more", maxUnavailable=1)) as answer:
         assert answer.status == 201
         assert "add plugin pdb to the policy" in answer.headers["Warning"]

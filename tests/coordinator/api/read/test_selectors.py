@@ -73,8 +73,8 @@ def test_no_selector_of_labels(text: str) -> None:
 )
 def test_fields(text: str, holds: bool) -> None:
     values = {"a.b": "x", "c": "y=z", "d": "1,2", "e": ""}
-    known = frozenset(values)
-    assert all(c.holds(values[c.key]) for c in field_conditions(text, selectable=known)) is holds
+    fields = frozenset(values)
+    assert all(c.holds(values[c.key]) for c in field_conditions(text, selectable=fields)) is holds
 
 
 @pytest.mark.parametrize("text", ["x=1", "a.b", "=x", "a.b>1"])
@@ -89,9 +89,9 @@ def test_a_long_one_is_not_even_looked_at() -> None:
 
 
 def test_the_one_value_of_a_field() -> None:
-    known = frozenset(("metadata.name", "x"))
-    assert selector_of("", "x=1,metadata.name=n", selectable=known).only("metadata.name") == "n"
-    assert selector_of("", "metadata.name!=n", selectable=known).only("metadata.name") is None
+    fields = frozenset(("metadata.name", "x"))
+    assert selector_of("", "x=1,metadata.name=n", selectable=fields).only("metadata.name") == "n"
+    assert selector_of("", "metadata.name!=n", selectable=fields).only("metadata.name") is None
 
 
 @given(st.text(alphabet="ab=!(),<> \\.notin", max_size=30) | st.text(max_size=30))

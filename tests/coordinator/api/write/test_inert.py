@@ -106,10 +106,10 @@ async def test_a_file_with_everything(
     unchanged = [line.partition(" ")[0] for line in again.splitlines() if "unchanged" in line]
     assert set(unchanged) >= {"configmap/settings", "serviceaccount/robot", "service/front"}
     in_shop = ("-n", "shop")
-    shown = json.loads(await kubectl.ok("get", "secret", "login", *in_shop, "-o", "json"))
-    assert shown["type"] == "Opaque" and not {"data", "stringData"} & shown.keys()
-    shown = json.loads(await kubectl.ok("get", "cm", "settings", *in_shop, "-o", "json"))
-    assert shown["data"] == {"color": "blue", "size": "3"}
+    live = json.loads(await kubectl.ok("get", "secret", "login", *in_shop, "-o", "json"))
+    assert live["type"] == "Opaque" and not {"data", "stringData"} & live.keys()
+    live = json.loads(await kubectl.ok("get", "cm", "settings", *in_shop, "-o", "json"))
+    assert live["data"] == {"color": "blue", "size": "3"}
     assert (await kubectl.ok("get", "svc", *in_shop)).splitlines()[1].split()[:3] == [
         "front",
         "ClusterIP",
@@ -213,13 +213,13 @@ def bench() -> Bench:
 
 def test_a_secret_is_stored_without_its_data_wherever_it_stands(bench: Bench) -> None:
     applied = json.dumps(secret(stringData={"a": PASSWORD}))
-    noted = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": applied}
     sent = secret(stringData={"a": PASSWORD})
-    sent["metadata"] |= {"annotations": noted}
+    sent["metadata"] |= {"annotations": annotations}
     (document,) = (d for d in bench.take(sent).documents if d.key.kind == "Secret")
     assert PASSWORD.encode() not in document.body and ENCODED.encode() not in document.body
-    kept = document.object()["metadata"]["annotations"]
-    assert json.loads(kept.popitem()[1]).keys() == {"apiVersion", "kind", "metadata"}
+    stored = document.object()["metadata"]["annotations"]
+    assert json.loads(stored.popitem()[1]).keys() == {"apiVersion", "kind", "metadata"}
     unread = {"kubectl.kubernetes.io/last-applied-configuration": PASSWORD}
     sent["metadata"] |= {"annotations": unread}
     (document,) = bench.take(sent).documents

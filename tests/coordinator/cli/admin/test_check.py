@@ -84,10 +84,10 @@ def test_config_check_explains_a_valid_policy(tmp_path: Path) -> None:
     assert report["actions"] == ["allocate"]
     (priority, gang), (predicates, binpack) = report["tiers"]
     assert priority["name"] == "priority"
-    asked = {point["name"]: point["askedBy"] for point in gang["points"]}
-    assert asked["JobOrder"] == "coordinator"
-    assert asked["JobReady"] == "both"
-    assert "JobStarving" not in asked
+    asked_by = {point["name"]: point["askedBy"] for point in gang["points"]}
+    assert asked_by["JobOrder"] == "coordinator"
+    assert asked_by["JobReady"] == "both"
+    assert "JobStarving" not in asked_by
     assert gang["switchedOff"] == [{"name": "JobStarving", "switch": "enableJobStarving"}]
     assert {"name": "Predicate", "askedBy": "worker"} in predicates["points"]
     weights = {a["name"]: (a["value"], a["default"]) for a in binpack["arguments"]}

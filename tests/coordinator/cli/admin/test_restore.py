@@ -69,10 +69,10 @@ async def opened(url: str, identity: LedgerIdentityNote) -> AsyncIterator[tuple[
 
 def written(settings: Settings, *jobs: int) -> LedgerIdentityNote:
     """Some jobs in the embedded server's ledger, which is stopped then; what is known of it."""
-    known = expected(settings.data_dir, settings.cluster_id)
+    identity_note = expected(settings.data_dir, settings.cluster_id)
 
     async def write(url: str) -> LedgerIdentityNote:
-        async with opened(url, known) as (ledger, desk):
+        async with opened(url, identity_note) as (ledger, desk):
             if not (await ledger.snapshot()).nodes.rows:
                 await desk.store(*cluster())
             await desk.store(*(job(jid) for jid in jobs))
@@ -90,24 +90,24 @@ def wiped(settings: Settings) -> None:
 
 
 def test_an_empty_server_is_accepted_only_on_demand(settings: Settings) -> None:
-    known = written(settings, 1, 2)
+    identity_note = written(settings, 1, 2)
     shown_object = ledger_status()
-    assert (shown_object["condition"], shown_object["cluster"]) == ("ours", known.cluster)
+    assert (shown_object["condition"], shown_object["cluster"]) == ("ours", identity_note.cluster)
     assert shown_object["counts"] == {"nodes": 4, "queues": 3, "jobs": 2, "tasks": 0, "objects": 0}
     assert "nothing to restore" in invoke("restore").stdout
     wiped(settings)
     assert invoke("show").exit_code == 1
     assert ledger_status()["condition"] == "empty"
     text = refused("restore")
-    assert f"ledger {known.cluster} was expected" in text
+    assert f"ledger {identity_note.cluster} was expected" in text
     assert "Lost: every object" in text
     assert "add --yes" in text
-    assert expected(settings.data_dir, settings.cluster_id) == known, "nothing was done"
+    assert expected(settings.data_dir, settings.cluster_id) == identity_note, "nothing was done"
     result = invoke("restore", "--yes")
     assert result.exit_code == 0, result.output
-    assert recall(path_of(settings.data_dir)) == LedgerIdentityNote(known.cluster, "0-0")
+    assert recall(path_of(settings.data_dir)) == LedgerIdentityNote(identity_note.cluster, "0-0")
     assert ledger_status()["condition"] == "ours"
-    assert written(settings, 3).cluster == known.cluster
+    assert written(settings, 3).cluster == identity_note.cluster
 
 
 def test_an_old_copy_is_told_by_what_its_log_lacks(settings: Settings) -> None:

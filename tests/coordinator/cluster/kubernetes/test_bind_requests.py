@@ -126,11 +126,11 @@ async def test_an_older_event_does_not_replace_a_newer_bind_request() -> None:
     book = BindRequestBook()
     book.take(read(request(5, phase="Succeeded")))
     await book.changed(KIND, [(False, raw(request(4)))])
-    known = book.of(KEY)
-    assert known is not None
-    assert known.request.phase is BindPhase.SUCCEEDED
+    entry = book.of(KEY)
+    assert entry is not None
+    assert entry.request.phase is BindPhase.SUCCEEDED
     await book.changed(KIND, [(True, raw(request(3, uid="r0")))])
-    assert book.of(KEY) is known, "an earlier one of the name is gone"
+    assert book.of(KEY) is entry, "an earlier one of the name is gone"
     await book.changed(KIND, [(True, raw(request(6)))])
     assert book.of(KEY) is None
 

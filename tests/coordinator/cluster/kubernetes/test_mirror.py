@@ -218,8 +218,8 @@ def test_a_pod_of_others_uses_its_node_whatever_field_it_has(field: str) -> None
 def resized_pod(name: str, *, asked: str, has: str, scheduler: str = "quadrant") -> msgspec.Raw:
     """A running pod whose container asks for one amount and has another."""
     item = msgspec.json.decode(pod(name, node="n", phase="Running", cpu=asked, scheduler=scheduler))
-    told = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
-    item["status"]["containerStatuses"] = [{"name": "c", "ready": True, **told}]
+    status = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
+    item["status"]["containerStatuses"] = [{"name": "c", "ready": True, **status}]
     return raw(item)
 
 

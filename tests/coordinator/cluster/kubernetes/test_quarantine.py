@@ -73,4 +73,4 @@ async def test_a_bind_request_that_cannot_be_read_is_counted_and_left_out() -> N
     items = [msgspec.Raw(orjson.dumps(item)) for item in (odd, good)]
     await book.listed(KIND, items, first=True)
     await book.changed(KIND, [(False, items[0])])
-    assert book.unread == 2 and [known.request.metadata.name for known in book] == ["a"]
+    assert book.unread == 2 and [entry.request.metadata.name for entry in book] == ["a"]

@@ -82,10 +82,10 @@ def ledger(clock: Clock) -> Away:
 
 
 async def lead(ledger: Away, clock: Clock) -> Leadership:
-    asked = clock.now
+    request_time = clock.now
     epoch = await ledger.claim(COORDINATOR, lease=LEASE)
     clock.now += 0.1  # the answer took so long: the ledger counts from later than we do
-    return Leadership(ledger, epoch=epoch, seconds=LEASE, asked=asked, clock=clock)
+    return Leadership(ledger, epoch=epoch, seconds=LEASE, asked=request_time, clock=clock)
 
 
 async def test_it_is_over_here_before_it_is_over_for_the_ledger(ledger: Away, clock: Clock) -> None:

@@ -53,9 +53,9 @@ async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[KeptLea
     kept_leader = KeptLeader(lease)
     try:
         await ledger.open()
-        asked = time.monotonic()
+        request_time = time.monotonic()
         epoch = await ledger.claim(COORDINATOR, lease=lease)
-        kept_leader.leadership = Leadership(ledger, epoch=epoch, seconds=lease, asked=asked)
+        kept_leader.leadership = Leadership(ledger, epoch=epoch, seconds=lease, asked=request_time)
         renewal = RedisRenewal(Access(server.url), timeout=lease)
         kept_leader.keeping = asyncio.create_task(
             kept_leader.leadership.keep_forever(partial(KeeperThread, renewal))
@@ -206,10 +206,10 @@ def test_it_is_never_sure_beyond_what_the_ledger_granted(
             lease.tick(now)
             ticked = now
         elif not lease.silent(now):
-            asked, now = now, now + answer
+            request_time, now = now, now + answer
             if what == "renew":
-                granted = max(granted, asked + 2.0)
-                lease.renewed(asked)
+                granted = max(granted, request_time + 2.0)
+                lease.renewed(request_time)
             else:
                 lease.unanswered(now)
         assert 0 <= lease.pause(now) <= 2.0

@@ -62,17 +62,17 @@ async def test_it_begins_anew() -> None:
     await leading.store("first")
     copy = ledger.copy()
     await leading.store("lost")
-    late, known = standby(ledger)
+    late, note = standby(ledger)
     await late.catch_up()
-    assert {"first", "lost"} <= known.registry.queues.keys()
+    assert {"first", "lost"} <= note.registry.queues.keys()
     ledger.bring_back(copy)  # while it stands still
     other = StoringLeader(ledger)
     await other.claim()
     with pytest.raises(LedgerBehind, match="up to which it was followed"):
         await late.catch_up()
-    again, known = standby(ledger)
+    again, note = standby(ledger)
     await again.catch_up()
-    assert "lost" not in known.registry.queues
+    assert "lost" not in note.registry.queues
     await other.store("next")
     await again.catch_up()
-    assert "next" in known.registry.queues
+    assert "next" in note.registry.queues

@@ -30,7 +30,7 @@ def total(series: Series, name: str, **labels: str) -> float:
     """The sum of a metric's series that have these labels; KeyError where there is none."""
     expected = frozenset(labels.items())
     values = [
-        value for (known, have), value in series.items() if known == name and expected <= have
+        value for (metric, have), value in series.items() if metric == name and expected <= have
     ]
     if not values:
         raise KeyError(name, labels)

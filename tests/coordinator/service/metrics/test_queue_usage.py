@@ -126,7 +126,7 @@ async def test_without_an_answer_the_figures_before_count_and_are_said_to_be_old
         assert source.missing().endswith("queues share as if none had used anything")
         server.status = 200
         await source.look()
-        known = policy.usage
+        settings = policy.usage
         assert source.missing() == ""
         server.status = 503
         policy.now += 300.0
@@ -134,7 +134,7 @@ async def test_without_an_answer_the_figures_before_count_and_are_said_to_be_old
         assert source.missing().endswith("queues share by figures of 300 s ago")
         policy.now += 1.0
         assert source.missing().endswith("queues share by old figures of 301 s ago")
-        assert policy.usage is known
+        assert policy.usage is settings
         policy.settings = UsageSettings(client=UsageClient.LEDGER)
         assert source.missing() == ""
     assert policy.probes.usage_queries == {"answered": 1, "failed": 2}

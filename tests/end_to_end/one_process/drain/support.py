@@ -61,8 +61,8 @@ async def put(session: aiohttp.ClientSession, *items: Item) -> None:
 
 async def pods(session: aiohttp.ClientSession, node: str = "") -> dict[str, Item]:
     """Pods by name; those of a node if one is given."""
-    asked = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
-    async with session.get(PODS, params=asked) as answer:
+    query = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
+    async with session.get(PODS, params=query) as answer:
         return {item["metadata"]["name"]: item for item in (await answer.json())["items"]}
 
 

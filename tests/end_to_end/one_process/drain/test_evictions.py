@@ -109,10 +109,10 @@ async def test_a_budget_says_no_and_is_named(
     assert refused["details"]["causes"][0]["reason"] == "DisruptionBudget"
     assert "keep-two needs 2 healthy pods" in refused["details"]["causes"][0]["message"]
     # whoever deletes asks nobody
-    kept = next(f"web-w-{i}" for i, (code, _) in enumerate(answers) if code == 429)
+    refused_pod = next(f"web-w-{i}" for i, (code, _) in enumerate(answers) if code == 429)
     status_code = 429
     while status_code == 429:  # while the evicted pod is being placed, its job is busy
-        async with session.delete(f"{PODS}/{kept}") as answer:
+        async with session.delete(f"{PODS}/{refused_pod}") as answer:
             status_code = answer.status
     assert status_code == 200
     await service.until(lambda status: status["tasks"]["running"] == 3)
@@ -185,5 +185,5 @@ async def test_kubectl_drain_empties_a_node(
     await service.until(lambda status: status["tasks"]["running"] == 12)
     assert drained not in {pod["spec"]["nodeName"] for pod in (await pods(session)).values()}
     await kubectl.ok("uncordon", drained)
-    shown = json.loads(await kubectl.ok("get", "node", drained, "-o", "json"))
-    assert not shown["spec"].get("unschedulable")
+    live = json.loads(await kubectl.ok("get", "node", drained, "-o", "json"))
+    assert not live["spec"].get("unschedulable")

@@ -78,8 +78,8 @@ async def all_run(session: aiohttp.ClientSession) -> None:
     names = {item["metadata"]["name"] for item in standing() if item["kind"] == "Job"}
     async with asyncio.timeout(60):
         while True:
-            shown = await pods(session)
-            here = [p for name, p in shown.items() if name.rpartition("-w-")[0] in names]
+            live = await pods(session)
+            here = [p for name, p in live.items() if name.rpartition("-w-")[0] in names]
             if len(here) == 24 and {p["status"]["phase"] for p in here} == {"Running"}:
                 return
             await asyncio.sleep(0.05)
@@ -88,9 +88,9 @@ async def all_run(session: aiohttp.ClientSession) -> None:
 async def fullest(session: aiohttp.ClientSession) -> tuple[str, str]:
     """The two nodes with the most pods whose budgets must hold."""
     counts = Counter(
-        shown["spec"]["nodeName"]
-        for name, shown in (await pods(session)).items()
-        if name.startswith(("web", "db")) and shown["spec"].get("nodeName")
+        live["spec"]["nodeName"]
+        for name, live in (await pods(session)).items()
+        if name.startswith(("web", "db")) and live["spec"].get("nodeName")
     )
     (first, _), (second, _) = counts.most_common(2)
     return first, second

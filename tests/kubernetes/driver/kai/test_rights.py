@@ -50,7 +50,7 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
         await cluster.create(*(kai_pod(f"p{number}") for number in range(4)))
         await quadrant.until_bound("a", *(f"p{number}" for number in range(4)))
         assert binder_of(quadrant).counts.failed > 0
-    asked = list(requests_of(control_plane.audit_log, NAME))
-    assert [request for request in asked if request.code == 403] == []
-    used = {(r.verb, r.group, r.resource) for r in asked if "bind" in r.resource}
+    requests = list(requests_of(control_plane.audit_log, NAME))
+    assert [request for request in requests if request.code == 403] == []
+    used = {(r.verb, r.group, r.resource) for r in requests if "bind" in r.resource}
     assert used == {right for right in rights_of(rules) if right[2] == "bindrequests"}

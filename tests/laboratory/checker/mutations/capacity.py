@@ -35,11 +35,11 @@ def two_tasks_share_a_host_port(history: History) -> None:
 def somebody_else_uses_what_is_nominated(history: History) -> None:
     event, statement = history.evicting("reclaim")
     row, others = statement["nominate"][0][1], history.placing("next")[1]
-    taken = history.entry(event, "commit", shard=event["shard"])
+    commit_entry = history.entry(event, "commit", shard=event["shard"])
     tix, _, cid, level = others["alloc"][0]
-    taken["statements"] = [{**others, "alloc": [[tix, row, cid, level]], "dropped": []}]
-    taken["id"] += "1"
-    history.insert(taken, before=history.events[history.at(event) + 1])
+    commit_entry["statements"] = [{**others, "alloc": [[tix, row, cid, level]], "dropped": []}]
+    commit_entry["id"] += "1"
+    history.insert(commit_entry, before=history.events[history.at(event) + 1])
 
 
 @breaks(Rule.CLUSTER_CAPACITY)
@@ -52,7 +52,11 @@ def tasks_come_before_those_in_their_way_are_gone(history: History) -> None:
 @breaks(Rule.DEVICE_CAPACITY)
 def two_tasks_take_the_same_device(history: History) -> None:
     """Each has 600 of a device of 1,000, on one node."""
-    both = [taken for _, s in history.statements("share") for taken in s.get("devices", ())]
+    both = [
+        device_entry
+        for _, s in history.statements("share")
+        for device_entry in s.get("devices", ())
+    ]
     both[1][1][0][0] = both[0][1][0][0]
 
 
@@ -70,16 +74,16 @@ def a_device_is_taken_that_no_node_declares(history: History) -> None:
 def _written_on_pods(history: History) -> list[list[Any]]:
     """Write on the bound pods of a job what the ledger gave them, as on a Kubernetes cluster.
     Returns (name, amounts) of each, to be changed."""
-    given = {
+    spec = {
         f"{statement['jid']}.{tix}": [list(device) for device in devices]
         for _, statement in history.statements("share")
         for tix, devices in statement.get("devices", ())
     }
     for bind in history.all("bind"):
-        bind["devices"] = [given.get(task, []) for task in bind["tasks"]]
-    assert len(given) == 2
+        bind["devices"] = [spec.get(task, []) for task in bind["tasks"]]
+    assert len(spec) == 2
     assert history.check().violations == ()
-    return [devices[0] for devices in given.values()]
+    return [devices[0] for devices in spec.values()]
 
 
 @breaks(Rule.DEVICE_CAPACITY)

@@ -39,23 +39,23 @@ def test_an_interrupted_run_ends_with_its_processes_and_tells_which_seeds_are_cl
     )
     os.close(theirs)
     try:
-        shown = ""
-        while re.search(r"[1-9]\d*/1000", shown) is None:
-            shown += os.read(ours, 4096).decode()
+        text = ""
+        while re.search(r"[1-9]\d*/1000", text) is None:
+            text += os.read(ours, 4096).decode()
         children = descendants(process.pid)
         assert len(children) >= (2 if jobs == "2" else 0)
         os.killpg(process.pid, signal.SIGINT)
-        shown = _rest(ours)
+        text = _rest(ours)
         # Both are 130 to a shell. Python ends by the signal, although it was handled, where it came
         # while the text of a class was executed (dataclasses of a module that is imported late).
-        assert process.wait(timeout=60) in (130, -signal.SIGINT), shown
+        assert process.wait(timeout=60) in (130, -signal.SIGINT), text
         assert left_of(children) == []
     finally:
         if process.poll() is None:
             process.kill()
         os.close(ours)
-    assert re.search(r"interrupted: seeds 0\.\.\d+ are finished, all clean", shown)
-    assert "Traceback" not in shown
+    assert re.search(r"interrupted: seeds 0\.\.\d+ are finished, all clean", text)
+    assert "Traceback" not in text
 
 
 def _rest(terminal: int) -> str:

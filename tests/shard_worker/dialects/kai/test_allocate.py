@@ -222,8 +222,8 @@ def test_shares_pack_a_device_and_a_whole_request_never_comes_beside_them() -> N
     cluster.node("a", gpus=2)
     cluster.job("half", tasks=3, minimum=1, marks=share("0.5"))
     cluster.job("whole")
-    taken = devices_of(ran(cluster))
-    assert taken == {
+    devices = devices_of(ran(cluster))
+    assert devices == {
         "half-0": (("kai-gpu/0", (WHOLE // 2,)),),
         "half-1": (("kai-gpu/0", (WHOLE // 2,)),),
         "whole-0": whole(1),

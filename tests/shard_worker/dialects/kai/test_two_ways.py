@@ -191,12 +191,12 @@ def test_a_task_begins_on_the_device_that_it_was_promised_beside_another(promise
     assert turn(ssn, job)
     assert in_session(job) == {0: (0, promised)}
     view = (world := opened().world).view
-    asked = turn_of(world.session_job(job.job.job.jid), 1)
-    cid = asked.runs[0].cid
+    request_turn = turn_of(world.session_job(job.job.job.jid), 1)
+    cid = request_turn.runs[0].cid
     view.classes[cid] = replace(view.classes[cid], gpu_share=GpuRequest(1, part=300))
     service = open_service_session(KaiCluster().policy)
     placed = place(
-        replace(asked, nominated={0: 0} if promised else {}),
+        replace(request_turn, nominated={0: 0} if promised else {}),
         session=service,
         view=view,
         classes=CompiledClasses(view=view, session=service, mode=Mode.NONE, seed=None),

@@ -121,17 +121,17 @@ def _judge_devices(session: Session, placed: list[TaskInfo]) -> None:
         asks = task.cls.constraints
         assert asks is not None
         assert bool(dra.got(task)) is bool(asks.claims or asks.claim_templates)
-        for got in dra.got(task):
-            assert given_to.setdefault(got.offer.key, got.claim) == got.claim
-            assert got.offer.driver == DRIVER and got.offer.pool == f"n{task.row}"
+        for device in dra.got(task):
+            assert given_to.setdefault(device.offer.key, device.claim) == device.claim
+            assert device.offer.driver == DRIVER and device.offer.pool == f"n{task.row}"
 
 
 def _judge_volumes(session: Session, placed: list[TaskInfo]) -> None:
     binding = test_volumes._binding(session)
-    taken: dict[str | None, str] = {}
+    owners: dict[str | None, str] = {}
     for task in placed:
         for choice in binding.choices(task):
             if choice.volume is not None:
-                assert taken.setdefault(choice.volume, choice.claim) == choice.claim
+                assert owners.setdefault(choice.volume, choice.claim) == choice.claim
                 reach = session.world.objects.volumes[choice.volume].affinity
                 assert reach == on(f"n{task.row}")

@@ -162,5 +162,5 @@ def settle(server: EmbeddedServer) -> None:
 
 async def play(scenario: Scenario, server: EmbeddedServer) -> None:
     """Raises whatever it raises where the scenario does not come out as it should."""
-    async with _asked_for(scenario.wants, server) as asked:
-        await scenario.play(**{scenario.wants: asked}, **scenario.arguments)
+    async with _asked_for(scenario.wants, server) as fixture:
+        await scenario.play(**{scenario.wants: fixture}, **scenario.arguments)

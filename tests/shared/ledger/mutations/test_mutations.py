@@ -56,8 +56,8 @@ def noticed(scenario: Scenario, server: EmbeddedServer) -> str | None:
 
 def candidates(name: str) -> list[Scenario]:
     """The scenario that noticed it last time goes first."""
-    known = f"test_{KILLERS.get(name)}"
-    return sorted(SCENARIOS.values(), key=lambda scenario: scenario.name != known)
+    killer = f"test_{KILLERS.get(name)}"
+    return sorted(SCENARIOS.values(), key=lambda scenario: scenario.name != killer)
 
 
 @pytest.mark.parametrize("name", NEEDED)

@@ -34,9 +34,9 @@ def settings(path: Path, **more: str) -> Settings:
 def test_a_written_identity_note_is_read_back(short_dir: Path) -> None:
     path = short_dir / "made" / "ledger.json"
     assert recall(path) == LedgerIdentityNote()
-    for known in (LedgerIdentityNote("a", "17-3"), LedgerIdentityNote("b", "0")):
-        note(path, known)
-        assert recall(path) == known
+    for identity in (LedgerIdentityNote("a", "17-3"), LedgerIdentityNote("b", "0")):
+        note(path, identity)
+        assert recall(path) == identity
     assert [p.name for p in path.parent.iterdir()] == ["ledger.json"], "no drafts are left"
 
 
@@ -49,12 +49,12 @@ def test_a_broken_note_is_told_and_not_taken_for_none(short_dir: Path, text: str
 
 
 def test_the_setting_goes_before_the_note(short_dir: Path) -> None:
-    given = settings(short_dir, cluster_id="set")
-    assert expected(given.data_dir, given.cluster_id) == LedgerIdentityNote("set")
-    note(path_of(given.data_dir), LedgerIdentityNote("noted", "5-0"))
-    assert expected(given.data_dir, given.cluster_id) == LedgerIdentityNote("set")
-    assert expected(given.data_dir, "") == LedgerIdentityNote("noted", "5-0")
-    assert expected(given.data_dir, "noted") == LedgerIdentityNote("noted", "5-0")
+    options = settings(short_dir, cluster_id="set")
+    assert expected(options.data_dir, options.cluster_id) == LedgerIdentityNote("set")
+    note(path_of(options.data_dir), LedgerIdentityNote("noted", "5-0"))
+    assert expected(options.data_dir, options.cluster_id) == LedgerIdentityNote("set")
+    assert expected(options.data_dir, "") == LedgerIdentityNote("noted", "5-0")
+    assert expected(options.data_dir, "noted") == LedgerIdentityNote("noted", "5-0")
 
 
 class LedgerWithSeen(RedisLedger):
@@ -82,14 +82,14 @@ def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
         IdentityNotes(short_dir / "ledger.json", lag=LAG_SECONDS.get(fsync)),
         LedgerWithSeen("c"),
     )
-    noted: list[str] = []
+    positions: list[str] = []
     for now, log_id in ((0.0, "1-0"), (1.0, "2-0"), (4.0, "3-0"), (7.0, "3-0")):
         ledger.saw(log_id)
         known = notes.look(ledger, now=now)
         if known is not None:
             notes.keep(known)
-        noted.append(recall(short_dir / "ledger.json").log)
-    assert noted == logs
+        positions.append(recall(short_dir / "ledger.json").log)
+    assert positions == logs
     assert notes.look(ledger, now=8.0) is None, "nothing is new"
 
 
@@ -101,8 +101,8 @@ def test_a_short_lived_leader_keeps_the_position_in_the_note(
     note(path, LedgerIdentityNote("c", "9-0"))
     ledger.saw(recall(path).log)
     notes = IdentityNotes(path, lag=LAG_SECONDS.get(fsync))
-    if known := notes.look(ledger, now=0.0):
-        notes.keep(known)
+    if identity := notes.look(ledger, now=0.0):
+        notes.keep(identity)
     assert recall(path) == LedgerIdentityNote("c", log)
 
 
@@ -124,24 +124,26 @@ async def test_where_it_cannot_be_noted_the_work_goes_on_and_it_is_tried_again(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.ledger.redis.identity.NOTE_SECONDS", 0.01)
-    given = settings(short_dir)
-    given.data_dir.mkdir(parents=True)
-    blocked = path_of(given.data_dir).with_name(f".{path_of(given.data_dir).name}.{os.getpid()}")
+    options = settings(short_dir)
+    options.data_dir.mkdir(parents=True)
+    blocked = path_of(options.data_dir).with_name(
+        f".{path_of(options.data_dir).name}.{os.getpid()}"
+    )
     blocked.mkdir()
     server = EmbeddedServer(short_dir / "s", short_dir / "s" / "data", fsync="no")
     server.start()
     ledger = RedisLedger(server.url)
     try:
         await ledger.open()
-        async with remembering(given.data_dir, ledger, fsync=given.fsync):
+        async with remembering(options.data_dir, ledger, fsync=options.fsync):
             await asyncio.sleep(0.1)
-            assert recall(path_of(given.data_dir)) == LedgerIdentityNote()
+            assert recall(path_of(options.data_dir)) == LedgerIdentityNote()
             blocked.rmdir()
             for _ in range(1000):
-                if recall(path_of(given.data_dir)).cluster == ledger.cluster:
+                if recall(path_of(options.data_dir)).cluster == ledger.cluster:
                     break
                 await asyncio.sleep(0.01)
-            assert recall(path_of(given.data_dir)).cluster == ledger.cluster
+            assert recall(path_of(options.data_dir)).cluster == ledger.cluster
     finally:
         await ledger.close()
         server.stop()
@@ -151,28 +153,28 @@ async def test_an_empty_or_another_server_is_refused_where_one_is_remembered(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     flush(embedded_server)
-    given = settings(short_dir)
+    options = settings(short_dir)
     first = RedisLedger(embedded_server.url)
-    async with remembering(given.data_dir, first, fsync=given.fsync):
+    async with remembering(options.data_dir, first, fsync=options.fsync):
         cluster = await first.open()
         await first.claim(COORDINATOR)
         tail = await first.log_tail()
         for _ in range(200):
-            if recall(path_of(given.data_dir)) == LedgerIdentityNote(cluster, tail):
+            if recall(path_of(options.data_dir)) == LedgerIdentityNote(cluster, tail):
                 break
             await asyncio.sleep(0.05)
     await first.close()
-    assert json.loads(path_of(given.data_dir).read_text()) == {"cluster": cluster, "log": tail}
-    known = expected(given.data_dir, given.cluster_id)
+    assert json.loads(path_of(options.data_dir).read_text()) == {"cluster": cluster, "log": tail}
+    identity = expected(options.data_dir, options.cluster_id)
     flush(embedded_server)
-    later = RedisLedger(embedded_server.url, cluster=known.cluster, newest=known.log)
+    later = RedisLedger(embedded_server.url, cluster=identity.cluster, newest=identity.log)
     with pytest.raises(LedgerIdentity, match=f"of {cluster} is missing.*quadrant ledger restore"):
         await later.open()
     await later.close()
     stranger = RedisLedger(embedded_server.url)
     await stranger.open()
     await stranger.close()
-    later = RedisLedger(embedded_server.url, cluster=known.cluster, newest=known.log)
+    later = RedisLedger(embedded_server.url, cluster=identity.cluster, newest=identity.log)
     with pytest.raises(LedgerIdentity, match=f"not {cluster}.*quadrant ledger restore"):
         await later.open()
     await later.close()

@@ -58,13 +58,15 @@ BOUNDS = st.builds(Amounts, *[st.integers(-1, 12)] * 3)
 def test_turn_by_turn_no_bound_is_ever_exceeded(
     limit: Amounts, quota: Amounts, asked: list[tuple[Amounts, bool]]
 ) -> None:
-    held = kept = NOTHING
+    held = non_preemptible = NOTHING
     for asks, preemptible in asked:
-        room = QueueRoom(uid="q", quota=quota, limit=limit, allocated=held, non_preemptible=kept)
+        room = QueueRoom(
+            uid="q", quota=quota, limit=limit, allocated=held, non_preemptible=non_preemptible
+        )
         if over_capacity([room], asks, preemptible=preemptible) is None:
             held = held.plus(asks)
-            kept = kept if preemptible else kept.plus(asks)
-    for has, most in [(held, limit), (kept, quota)]:
+            non_preemptible = non_preemptible if preemptible else non_preemptible.plus(asks)
+    for has, most in [(held, limit), (non_preemptible, quota)]:
         assert all(
             most_of in (-1, *range(amount, 99)) for amount, most_of in zip(has, most, strict=True)
         )

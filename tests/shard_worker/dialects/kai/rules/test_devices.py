@@ -152,7 +152,7 @@ def test_no_device_ever_has_more_than_it_is(
     tasks: list[tuple[str, int, tuple[int, ...]]] = []
 
     def left_of(at: int) -> DeviceRoom:
-        on = [(state, part) for state, part, taken in tasks if at in taken]
+        on = [(state, part) for state, part, devices in tasks if at in devices]
         idle = WHOLE - sum(part for state, part in on if state != "promised")
         future = WHOLE - sum(part for state, part in on if state != "leaving")
         return DeviceRoom(idle, future)

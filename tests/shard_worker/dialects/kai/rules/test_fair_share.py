@@ -245,13 +245,13 @@ def test_the_order_of_queues_changes_nothing(
 def test_shares_stay_within_bounds(total: int, claims: list[Claim], unit: int, k: Fraction) -> None:
     shares = divide(total, claims, unit=unit, k=k)
     quotas = 0
-    for asked in claims:
-        quota = min(total if asked.quota == UNLIMITED else asked.quota, asked.requestable)
+    for claim in claims:
+        quota = min(total if claim.quota == UNLIMITED else claim.quota, claim.requestable)
         quotas += quota
-        share = shares[asked.uid]
+        share = shares[claim.uid]
         assert isinstance(share, int)
-        assert quota <= share < max(asked.requestable, quota) + unit
-        if asked.weight == 0:
+        assert quota <= share < max(claim.requestable, quota) + unit
+        if claim.weight == 0:
             assert share == quota
     assert sum(shares.values()) <= max(total, quotas)
 

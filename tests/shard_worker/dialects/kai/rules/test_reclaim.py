@@ -191,14 +191,14 @@ def test_no_valid_reclaim_costs_more_than_could_be_taken(
         ),
     )
     reclaimer, leaves = Reclaimer("r", asks), {"v": largest_parts(jobs)}
-    taken: list[Victim] = []
+    victims: list[Victim] = []
     for job in jobs:
-        taken.append(Victim("v", total(job)))
-        if is_reclaimable(queues, reclaimer, taken):
-            lost = total(victim.amounts for victim in taken)
+        victims.append(Victim("v", total(job)))
+        if is_reclaimable(queues, reclaimer, victims):
+            lost = total(victim.amounts for victim in victims)
             assert may_cost(queues, reclaimer, lost, leaves)
         else:
-            taken.pop()
+            victims.pop()
 
 
 def test_one_gpu_over_the_quota_is_denied_beforehand() -> None:

@@ -151,14 +151,14 @@ def test_jobs_skipped_by_signature_also_fail_when_searched(drawn: DrawnSearch, a
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING))
 def test_labels_that_nobody_reads_tell_no_tasks_apart(drawn: DrawnSearch, action: str) -> None:
-    asked, always = opened(drawn), opened(drawn)
-    run_action(asked, action)
+    sparing, always = opened(drawn), opened(drawn)
+    run_action(sparing, action)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task_kinds, "reads_labels", lambda ssn, tasks: True)
         run_action(always, action)
-    assert outcome(asked) == outcome(always)
+    assert outcome(sparing) == outcome(always)
     read = any(waiting.away_from for waiting in drawn.waiting)
-    event(f"{action}: terms {read}, evicted {bool(asked.committed)}")
+    event(f"{action}: terms {read}, evicted {bool(sparing.committed)}")
 
 
 @SLOW

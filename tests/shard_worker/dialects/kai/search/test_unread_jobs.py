@@ -174,8 +174,8 @@ def test_gangs_are_no_objects_until_one_of_them_has_to_go() -> None:
             ((f"kai-gpu/{2 * side + pair}", (WHOLE,)),) for side in (0, 1) for pair in (0, 1)
         ]
         on = [f"n{at}"] * 2 + [f"n{at ^ 1}"] * 2  # two nodes share two gangs
-        taken = holding[:2] * 2 if at % 2 == 0 else holding[2:] * 2
-        cluster.job(f"gang{at}", queue="rich", tasks=4, on=on, holding=taken)
+        devices = holding[:2] * 2 if at % 2 == 0 else holding[2:] * 2
+        cluster.job(f"gang{at}", queue="rich", tasks=4, on=on, holding=devices)
     cluster.job("waits", queue="poor", tasks=4, gpus=4, priority=90)
     ssn, job = turn_over(cluster.open(), "waits")
     run_for_job(ssn, job, "reclaim")

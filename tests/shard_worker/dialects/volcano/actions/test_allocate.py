@@ -360,7 +360,7 @@ def test_reasons_count_each_node_once() -> None:
 
 def test_a_seed_decides_between_equal_nodes() -> None:
     """Without one the first node wins; shards with different seeds do not all want the same."""
-    taken = {}
+    placements = {}
     for seed in (None, 1, 2, 3, 4, 5):
         cluster = Cluster("gang", "predicates", "nodeorder")
         for i in range(8):
@@ -369,6 +369,6 @@ def test_a_seed_decides_between_equal_nodes() -> None:
         ssn = cluster.open()
         ssn.seed = seed
         execute(ssn)
-        taken[seed] = cluster.result(ssn).binds["default/x-0"]
-    assert taken[None] == "n0"
-    assert len(set(taken.values())) > 2
+        placements[seed] = cluster.result(ssn).binds["default/x-0"]
+    assert placements[None] == "n0"
+    assert len(set(placements.values())) > 2

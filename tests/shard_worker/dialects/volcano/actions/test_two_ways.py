@@ -162,11 +162,11 @@ def outcome_of(placed: PlacedTurn) -> AllocateResult:
 
 def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
     """Task -> its row, and whether it is bound there (else promised)."""
-    taken = Status.BINDING | Status.ALLOCATED | Status.PIPELINED
+    placed_states = Status.BINDING | Status.ALLOCATED | Status.PIPELINED
     return {
         t.tix: (t.row, bool(t.status & Status.BINDING) and kinds)
         for t in job.tasks
-        if t.status & taken
+        if t.status & placed_states
     }
 
 

@@ -31,8 +31,8 @@ class Table:
         self.nodes = list(nodes)
         self.slot_names = list(slot_names)
         offered = [dict(node.allocatable) if node else {} for node in nodes]
-        taken = [dict(row) for row in used] or [{} for _ in nodes]
-        self._amounts = {"allocatable": offered, "used": taken}
+        used_rows = [dict(row) for row in used] or [{} for _ in nodes]
+        self._amounts = {"allocatable": offered, "used": used_rows}
 
     @property
     def size(self) -> int:

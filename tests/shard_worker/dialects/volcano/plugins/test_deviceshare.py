@@ -195,9 +195,9 @@ def test_all_nodes_at_once_are_each_node_alone(usage: Usage, number: int) -> Non
         assert check.mask.tolist() == [chosen is not None for chosen in alone]
         assert not (idle & ~check.mask).any()
         for row, chosen in enumerate(alone):
-            taken = plugin._take(task, row, world)
-            assert [name for name, _ in taken] == [device.name for device in chosen or ()]
-            for name, amounts in taken:
+            devices = plugin._take(task, row, world)
+            assert [name for name, _ in devices] == [device.name for device in chosen or ()]
+            for name, amounts in devices:
                 _, free = world.view.things.at(name, 3, row, later=not idle[row])
                 assert all(n <= left for n, left in zip(amounts, free, strict=True))
 

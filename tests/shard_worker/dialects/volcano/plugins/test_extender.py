@@ -70,14 +70,14 @@ def cluster(extender: Extender, *verbs: str, **more: Any) -> Cluster:
 
 def run(cluster: Cluster) -> Result:
     """As a worker does: from nothing each time, with the answers that are known by then."""
-    known: dict[str, object] = {}
+    seen_questions: dict[str, object] = {}
 
     def once() -> Result:
         fresh = cluster.again()
-        fresh.world.objects.extender = known
+        fresh.world.objects.extender = seen_questions
         return fresh.run()
 
-    return with_answers(once, known, ask_over_http)
+    return with_answers(once, seen_questions, ask_over_http)
 
 
 def test_nodes_that_it_refuses_are_not_taken(extender: Extender) -> None:

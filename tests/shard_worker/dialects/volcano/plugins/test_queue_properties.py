@@ -162,10 +162,10 @@ def test_no_sequence_that_is_allowed_takes_a_queue_beyond_its_limit(
         elif task.status.name == "PENDING" and session.task_allocatable(queue, task):
             (statement.allocate if what == "a" else statement.pipeline)(task, 0)
         within_limits(session)
-    kept = {qid: used(info) for qid, info in session.world.queues.items()}
+    used_before = {qid: used(info) for qid, info in session.world.queues.items()}
     link(session.world.queues)
     for qid, info in session.world.queues.items():
-        assert {s: a for s, a in kept[qid].items() if a} == {
+        assert {s: a for s, a in used_before[qid].items() if a} == {
             s: a for s, a in used(info).items() if a
         }
     statement.rollback()

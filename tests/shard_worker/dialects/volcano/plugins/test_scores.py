@@ -304,9 +304,10 @@ def test_the_expected_node_scores_best(volcano: dict[str, Any], name: str) -> No
         for row, (_, offer) in enumerate(offers)
     ]
     (pod,) = scenario["cluster"]["pods"]
-    asked = pod["spec"]["containers"][0]["resources"]["requests"]
+    requests = pod["spec"]["containers"][0]["resources"]["requests"]
     cls = task(
-        cpu=amount("cpu", asked["cpu"], "cpu"), memory=amount("memory", asked["memory"], "memory")
+        cpu=amount("cpu", requests["cpu"], "cpu"),
+        memory=amount("memory", requests["memory"], "memory"),
     )
     result = scores(session, cls, nodes)
     (expected,) = scenario["expect"]["bindMap"].values()

@@ -138,9 +138,11 @@ def test_scores_follow_later_labels_and_images_of_a_node() -> None:
     session = cluster.open()
     view = session.world.view
     before = session.score(cls, view, slice(None)).tolist()
-    known = view.nodes[1]
-    assert known is not None and before[0] == before[1]
-    node = Node(1, "n1", known.allocatable, {"zone": "a"}, spec=2, images=(("web:1", 900 * MIB),))
+    stored_node = view.nodes[1]
+    assert stored_node is not None and before[0] == before[1]
+    node = Node(
+        1, "n1", stored_node.allocatable, {"zone": "a"}, spec=2, images=(("web:1", 900 * MIB),)
+    )
     put = PutNode(1, list(node.allocatable), 2, encode_node(node))
     view.apply([IntakeEntry("2-0", "intake", Epoch(1, "test"), 2, [put], Rows([], []))])
     after = session.score(cls, view, slice(None)).tolist()
@@ -157,11 +159,11 @@ def test_the_fast_path_does_not_take_nodes_that_look_alike_for_equal_where_names
     cluster.job("new", rules={"constraints": cls.constraints})
     session = cluster.open()
     view, task = session.world.view, next(session.world.tasks())
-    kept = CompiledClasses(view=view, session=session, mode=Mode.NONE, seed=0)
-    kept.get(task.cid)
+    compiled = CompiledClasses(view=view, session=session, mode=Mode.NONE, seed=0)
+    compiled.get(task.cid)
     for row in range(4):
         view.shift(USED, task.cls, row, 1)
-    again = kept.get(task.cid).own
+    again = compiled.get(task.cid).own
     fresh = CompiledClasses(view=view, session=session, mode=Mode.NONE, seed=0).get(task.cid).own
     assert [again.key(row) for row in range(4)] == [fresh.key(row) for row in range(4)]
     assert again.key(2) > max(again.key(row) for row in (0, 1, 3)) + 50

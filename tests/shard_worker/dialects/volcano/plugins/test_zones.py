@@ -165,8 +165,8 @@ class TestTdm:
 
 
 def rescheduling(**params: object) -> Cluster:
-    given = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}, **params}
-    strategies = [{"name": "lowNodeUtilization", "params": given}]
+    strategy = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}, **params}
+    strategies = [{"name": "lowNodeUtilization", "params": strategy}]
     option = PluginOption("rescheduling", {"strategies": strategies})
     return Cluster(option, "predicates", actions=("shuffle",))
 
