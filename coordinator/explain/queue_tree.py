@@ -20,7 +20,7 @@ from shard_worker.dialects.kai.model import amounts_of
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts
 from shard_worker.dialects.kai.rules.fair_share import WEIGHT_ONE, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import Candidate, QueueFigures, compare, first
-from shard_worker.dialects.kai.service.queues import QueueShares, demand_of, share_of
+from shard_worker.dialects.kai.service.queues import QueueShares, demand_of, figures_of, share_of
 from shared.model.kai import KaiQueue
 from shared.policy.kai_usage import USAGE_ONE
 from shared.policy.model import Policy
@@ -59,16 +59,8 @@ class ShareTree:
     """Parent ("" for the roots) -> its queues, those of higher priority first."""
 
     def figures(self, name: str) -> QueueFigures:
-        record, books = self.books[name].record, self.books[name]
-        return QueueFigures(
-            uid=name,
-            created=record.created,
-            priority=record.priority,
-            quota=share_of(record, "quota"),
-            limit=share_of(record, "limit"),
-            fair_share=self.fair.get(name, NOTHING),
-            allocated=books.allocated,
-        )
+        books, fair_share = self.books[name], self.fair.get(name, NOTHING)
+        return figures_of(books.record, fair_share=fair_share, allocated=books.allocated)
 
     def walk(self, parent: str = "", depth: int = 0) -> Iterator[tuple[str, int]]:
         """(queue, depth), each queue before those below it."""

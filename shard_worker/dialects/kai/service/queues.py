@@ -73,15 +73,8 @@ class QueueShares:
         record = cluster.objects.kai_queues.get(name)
         if record is None:
             return None
-        return QueueFigures(
-            uid=name,
-            created=record.created,
-            priority=record.priority,
-            quota=share_of(record, "quota"),
-            limit=share_of(record, "limit"),
-            fair_share=self._fair.get(name, NOTHING),
-            allocated=self._used(queue, cluster),
-        )
+        fair_share = self._fair.get(name, NOTHING)
+        return figures_of(record, fair_share=fair_share, allocated=self._used(queue, cluster))
 
     def counted(self, cluster: ClusterInfo) -> list[KaiQueue]:
         """The queues among which the total is divided, the oldest first."""
@@ -210,6 +203,19 @@ def demand_of(record: KaiQueue, requested: Amounts, *, usage: Amounts = NOTHING)
         weight=share_of(record, "weight"),
         requested=requested,
         usage=usage,
+    )
+
+
+def figures_of(record: KaiQueue, *, fair_share: Amounts, allocated: Amounts) -> QueueFigures:
+    """One queue as the queue order compares it."""
+    return QueueFigures(
+        uid=record.name,
+        created=record.created,
+        priority=record.priority,
+        quota=share_of(record, "quota"),
+        limit=share_of(record, "limit"),
+        fair_share=fair_share,
+        allocated=allocated,
     )
 
 
