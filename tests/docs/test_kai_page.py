@@ -7,7 +7,7 @@ import re
 import pytest
 
 from coordinator.jobs.capability import BoundKind
-from coordinator.objects.kai import NO_QUEUE
+from coordinator.objects.kai import NO_QUEUE, NOT_PLACED
 from shared.policy.kai import parse_kai
 from shared.policy.kai_names import (
     PROCESS_OPTIONS,
@@ -49,4 +49,4 @@ def test_every_refused_plugin_is_on_the_page() -> None:
 
 def test_kais_reasons_are_those_of_the_page() -> None:
     report = first_cells(PAGE, "| reason | when | what helps |")
-    assert report == [*(kind.value for kind in BoundKind), NO_QUEUE]
+    assert report == [*(kind.value for kind in BoundKind), NO_QUEUE, NOT_PLACED]
