@@ -72,9 +72,9 @@ class Sides:
     def environment(self, place: MeasuredCheckout) -> dict[str, str]:
         """PYTHONPATH stands before what is installed, so that processes that the bench starts
         find this side's code too, whichever checkout the interpreter belongs to."""
-        kept = {name: v for name, v in os.environ.items() if not name.startswith("QUADRANT_")}
+        inherited = {name: v for name, v in os.environ.items() if not name.startswith("QUADRANT_")}
         own = {"PYTHONPATH": str(place.code), "TMPDIR": str(self.scratch)}
-        return kept | own | {"QUADRANT_POLICY": str(self.policy)}
+        return inherited | own | {"QUADRANT_POLICY": str(self.policy)}
 
 
 def run(

@@ -51,8 +51,8 @@ MOUNT = "mountPath name readOnly"
 GROUP = "groupName maxReplicas minReplicas rayStartParams replicas template"
 
 
-def only(value: dict[str, Any], known: str, where: str) -> None:
-    unknown = value.keys() - set(known.split())
+def only(value: dict[str, Any], names: str, where: str) -> None:
+    unknown = value.keys() - set(names.split())
     assert not unknown, f"{where}: {sorted(unknown)} is no known field"
 
 

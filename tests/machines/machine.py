@@ -167,8 +167,10 @@ class Machine:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("QUADRANT_")}
-    return kept | dict(more)
+    inherited = {
+        name: text for name, text in os.environ.items() if not name.startswith("QUADRANT_")
+    }
+    return inherited | dict(more)
 
 
 def remove_leftovers() -> None:

@@ -98,9 +98,9 @@ def listening(up: int) -> set[str]:
     return result
 
 
-def places_of_secrets(found: Iterator[tuple[str, bytes]]) -> list[str]:
+def places_of_secrets(contents: Iterator[tuple[str, bytes]]) -> list[str]:
     """Where a secret stands."""
-    return [what for what, content in found if any(canary in content for canary in CANARIES)]
+    return [what for what, content in contents if any(canary in content for canary in CANARIES)]
 
 
 @pytest.mark.slow

@@ -51,11 +51,11 @@ async def test_no_route_is_missing(embedded_server: EmbeddedServer, short_dir: P
     rows |= {("get", "discovery")}  # what /api and /apis lead to
     # Lists of objects are written where the objects live.
     rows |= {("create", "lists")}
-    asked = {
+    rights = {
         kind
         for method, route in await routes(embedded_server, short_dir)
         if (kind := _kind_of_request(method, route)) is not None
     }
-    assert asked - rows == set()
+    assert rights - rows == set()
     # The shadow's own route is there in a shadow alone.
-    assert rows - asked == {("list", "shadow")}
+    assert rows - rights == {("list", "shadow")}

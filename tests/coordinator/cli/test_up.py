@@ -54,7 +54,7 @@ def test_an_address_of_nobody_is_told(
 
 
 @pytest.mark.parametrize(
-    ("words", "environ", "wanted"),
+    ("words", "environ", "expected"),
     [
         ([], {}, DEFAULT_PORT),
         ([], {"QUADRANT_LISTEN_PORT": "0"}, 0),
@@ -67,7 +67,7 @@ def test_the_port(
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
     environ: dict[str, str],
-    wanted: int,
+    expected: int,
 ) -> None:
     """Somewhere else only where somebody said so; nothing is started here."""
     from coordinator.cli.run import up
@@ -82,7 +82,7 @@ def test_the_port(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert quadrant("up", *words).code == 0
-    assert ports == [wanted]
+    assert ports == [expected]
 
 
 def test_a_bad_policy_is_told_before_anything_starts(

@@ -77,7 +77,7 @@ OF_TASK = job(
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("words", "expected"),
     [
         ("a=rr b=rr", None),
         ("a=sr b=rr", None),
@@ -93,11 +93,11 @@ OF_TASK = job(
     ],
 )
 def test_the_policies_of_a_role_come_before_those_of_the_job(
-    words: str, wanted: tuple[str, str, str] | None
+    words: str, expected: tuple[str, str, str] | None
 ) -> None:
     standing = Standing(words)
     ruling = standing.ruling(OF_TASK)
-    assert wanted == (None if ruling is None else (ruling.action, ruling.event, ruling.role))
+    assert expected == (None if ruling is None else (ruling.action, ruling.event, ruling.role))
 
 
 def test_a_job_without_policies_has_no_rules() -> None:

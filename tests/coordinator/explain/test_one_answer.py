@@ -123,9 +123,9 @@ def _same_everywhere(explanation: Item, job: Item, groups: list[Item], pods: lis
     sentence = f"{word}: {message}"
     assert (job["status"]["state"]["reason"], job["status"]["state"]["message"]) == (word, message)
     for value in (job, *groups):
-        (shown,) = value["status"]["explanations"]
-        amounts = {name: shown.get(name, {}) for name in AMOUNTS}
-        assert (shown["reason"], shown["message"]) == (word, message)
+        (first_explanation,) = value["status"]["explanations"]
+        amounts = {name: first_explanation.get(name, {}) for name in AMOUNTS}
+        assert (first_explanation["reason"], first_explanation["message"]) == (word, message)
         assert amounts == {name: explanation[name] for name in AMOUNTS}
         assert waiting_for(value) == sentence
         unschedulable = [c for c in value["status"].get("conditions", []) if "Un" in c["type"]]

@@ -142,8 +142,8 @@ def test_the_pods_of_a_job_have_names_too(bench: Bench) -> None:
         if (owner := owner_of(registry, "ns", name))
     }
     assert results == {"a-b-c-0": 0, "a-b-c-1": 1, "a-d-0": 2}
-    (taken,) = bench.admit(pod("a-b-c-1")).refused
-    assert "a pod of Job ns/a has this name" in taken.message
+    (name_refusal,) = bench.admit(pod("a-b-c-1")).refused
+    assert "a pod of Job ns/a has this name" in name_refusal.message
     assert bench.take(pod("a-b-c-2")).accepted == 1
     assert "belongs to Job ns/a" in refusal(bench, "Pod", "a-d-0")[1]
     bench.remove("Job", "a")

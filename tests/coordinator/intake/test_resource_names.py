@@ -175,17 +175,17 @@ def test_a_resource_name_counted_in_the_ledger_is_kept() -> None:
 def test_numbers_and_names_stay_true_to_each_other(seed: int) -> None:
     r = random.Random(seed)
     slots = Slots()
-    known: dict[str, int] = {}
+    slot_numbers: dict[str, int] = {}
     for _ in range(200):
         name = f"{OTHER}{r.randrange(20)}"
-        if name in known and r.random() < 0.5:
+        if name in slot_numbers and r.random() < 0.5:
             slots.free(name)
-            del known[name]
+            del slot_numbers[name]
         else:
-            known[name] = slots.intern(name)
-        assert len(set(known.values())) == len(known)
-        assert {n: slots.find(n) for n in known} == known
-        assert {n: i for i, n in enumerate(slots.names) if n and n not in BASE} == known
+            slot_numbers[name] = slots.intern(name)
+        assert len(set(slot_numbers.values())) == len(slot_numbers)
+        assert {n: slots.find(n) for n in slot_numbers} == slot_numbers
+        assert {n: i for i, n in enumerate(slots.names) if n and n not in BASE} == slot_numbers
     assert len(slots.names) <= 3 + 20
 
 

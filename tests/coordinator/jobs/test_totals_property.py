@@ -129,7 +129,7 @@ steps = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.sampled_fr
 @settings(max_examples=examples(150))
 @given(jobs(), steps)
 def test_both_halves_have_the_same_totals(
-    made: list[Job], moves: list[tuple[int, int, TaskState]]
+    history: list[Job], moves: list[tuple[int, int, TaskState]]
 ) -> None:
     accounts = Accounts()
     accounts.classes.update(CLASSES)
@@ -140,7 +140,7 @@ def test_both_halves_have_the_same_totals(
     for value in OBJECTS:
         accounts.put_object(value)
     qids = {queue.name: queue.qid for queue in QUEUES}
-    states = [open_job(job, qid=qids[job.queue], classes=CLASSES) for job in made]
+    states = [open_job(job, qid=qids[job.queue], classes=CLASSES) for job in history]
     for state in states:
         accounts.admit(state)
     for which, task, new in moves:

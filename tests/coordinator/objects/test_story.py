@@ -216,19 +216,19 @@ def test_an_event_is_found_by_its_name_and_watched() -> None:
     start = world.objects.version
     world.answer(infeasible)
     world.place()
-    shown = {
+    events = {
         e.key.name: e.object()
         for e in world.objects.list(KIND["Event"], namespace="ns", limit=None).items
     }
-    assert len(shown) == len(world.names("Event", limit=1)) == 2
-    for name, value in shown.items():
+    assert len(events) == len(world.names("Event", limit=1)) == 2
+    for name, value in events.items():
         assert world.get("Event", name) == value
         assert value["metadata"]["name"] == name
     changed = {name: event for event, name in world.changes(start, "Event")}
-    assert changed.keys() >= shown.keys()
+    assert changed.keys() >= events.keys()
     assert set(changed.values()) == {"ADDED"}
     assert world.objects.get(KIND["Event"], "ns", "nothing.x.1") is None
-    assert world.objects.get(KIND["Event"], "other", next(iter(shown))) is None
+    assert world.objects.get(KIND["Event"], "other", next(iter(events))) is None
 
 
 def test_a_story_is_bounded() -> None:

@@ -65,13 +65,13 @@ async def test_parts_of_gpus_share_devices(
         await service.until(lambda status: status["tasks"]["running"] == 2)
         await submit(http, service, *halves)
         await service.until(lambda status: status["tasks"]["running"] == 20)
-        taken = await devices_of(http, service)
-        assert len(taken) == 20
-        assert len(set(taken["two"])) == 2, "distinct devices"
-        assert all(len(devices) == 1 for name, devices in taken.items() if name != "two")
+        devices_before = await devices_of(http, service)
+        assert len(devices_before) == 20
+        assert len(set(devices_before["two"])) == 2, "distinct devices"
+        assert all(len(devices) == 1 for name, devices in devices_before.items() if name != "two")
         parts = {"two": 300, "memory": 400}
         used = Counter[str]()
-        for name, devices in taken.items():
+        for name, devices in devices_before.items():
             used.update(dict.fromkeys(devices, parts.get(name, 500)))
         assert max(used.values()) <= 1000
         await submit(http, service, late)

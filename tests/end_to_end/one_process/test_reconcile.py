@@ -209,8 +209,8 @@ async def test_an_old_copy_of_the_ledger_follows_the_cluster(
         await service.until(lambda _: core.tally.unexplained.get("orphan") == 1)
         result = running_at(kubelets)
         assert {task: at for task, at in result.items() if task != "3.0"} == before
-        known = await where(service)
-        assert known == {task: at for task, at in result.items() if task != "2.0"}
+        places = await where(service)
+        assert places == {task: at for task, at in result.items() if task != "2.0"}
         core.validate()
 
 

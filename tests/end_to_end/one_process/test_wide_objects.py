@@ -219,7 +219,7 @@ async def test_a_store_that_the_ledger_refuses_is_answered_and_counted(
         with redis.Redis.from_url(embedded_server.url) as ledger:
             ledger.hset(key("class"), str(cid), pack_class([(0, 1, 0)], b""))
         async with asyncio.TaskGroup() as group:
-            asked = [
+            requests = [
                 group.create_task(client.send(token, "POST", PODS, item))
                 for token, item in (
                     (OTHER, of_other("a")),
@@ -227,7 +227,7 @@ async def test_a_store_that_the_ledger_refuses_is_answered_and_counted(
                     (OTHER, of_other("b")),
                 )
             ]
-        answers = [task.result() for task in asked]
+        answers = [task.result() for task in requests]
         refused = [body for status, body in answers if status == 422]
         assert [status for status, _ in answers].count(201) == 2, answers
         assert f"class {cid}: its requests cannot change" in refused[0]["message"]

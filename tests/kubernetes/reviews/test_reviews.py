@@ -115,12 +115,12 @@ async def test_a_cluster_role_allows_an_explanation(ask: ReviewedClient) -> None
     rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     await grant(ask.cluster, account("default", "scraper"), [rule])
     series = read((await ask("/metrics", scraper))[1]["text"])
-    asked = {
+    resources = {
         (question, answer): total(series, "access_reviews_total", kind=question, result=answer)
         for question in ("token", "access")
         for answer in ("yes", "no", "none")
     }
-    assert asked == {
+    assert resources == {
         ("token", "yes"): 3,
         ("token", "no"): 0,
         ("token", "none"): 0,

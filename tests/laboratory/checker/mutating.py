@@ -165,8 +165,8 @@ class History:
                 self._keep(event, lambda named: named != task)
 
     @staticmethod
-    def _keep(event: Event, wanted: Callable[[str], bool]) -> None:
-        rows = [i for i, task in enumerate(event["tasks"]) if wanted(task)]
+    def _keep(event: Event, predicate: Callable[[str], bool]) -> None:
+        rows = [i for i, task in enumerate(event["tasks"]) if predicate(task)]
         for column in ("tasks", "nodes", "uids", "answers", "durations", "codes"):
             if event.get(column):
                 event[column] = [event[column][i] for i in rows]

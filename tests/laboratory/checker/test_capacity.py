@@ -140,8 +140,8 @@ def test_allocation_into_a_nomination_of_another(tmp_path: Path) -> None:
         story.job(jid, 1)
     story.commit(1, {0: 0})
     story.commit(2, {}, nominate={0: 0})
-    taken = story.commit(3, {0: 0})
-    assert the_first(story, tmp_path) == (2, story.line_of(taken))
+    event = story.commit(3, {0: 0})
+    assert the_first(story, tmp_path) == (2, story.line_of(event))
 
 
 @pytest.mark.parametrize("end", ["displaced", "expired", "job_gone", "changed", "replaced"])

@@ -13,7 +13,7 @@ CORES, HALF = 3, 4
 SINGLE, RESTRICTED, BEST_EFFORT = "single-numa-node", "restricted", "best-effort"
 
 
-def story(asked: str, *, cid: int = CORES, plugin: bool = True) -> Story:
+def story(requested: str, *, cid: int = CORES, plugin: bool = True) -> Story:
     """A node with two domains of two cores, and a job that asks for a guarantee."""
     history = Story()
     plugins = [{"name": "predicates"}, *([{"name": "numa-aware"}] if plugin else [])]
@@ -23,7 +23,7 @@ def story(asked: str, *, cid: int = CORES, plugin: bool = True) -> Story:
     for number, millicores in ((CORES, 2000), (HALF, 1500)):
         asks = [[PODS, 1, 0], [0, millicores, 0]]
         history.ledger("class", classes=[{"cid": number, "requests": asks, "best_effort": False}])
-    role = [cid, 0, 2, 0, {"numa": asked}]
+    role = [cid, 0, 2, 0, {"numa": requested}]
     job = {"jid": 3, "qid": 1, "spec": 1, "key": "ns/pinned", "uid": "uid-3"}
     history.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])
     return history
@@ -38,7 +38,7 @@ def report(history: Story, free: str, *, keeps: str = SINGLE) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "free", "is_right"),
+    ("requested", "free", "is_right"),
     [
         (SINGLE, "0-1,3", True),
         (SINGLE, "1-2", False),  # one core of each domain
@@ -48,10 +48,10 @@ def report(history: Story, free: str, *, keeps: str = SINGLE) -> None:
     ],
 )
 def test_the_cores_are_in_few_enough_domains(
-    asked: str, free: str, is_right: bool, tmp_path: Path
+    requested: str, free: str, is_right: bool, tmp_path: Path
 ) -> None:
-    history = story(asked)
-    report(history, free, keeps=asked)
+    history = story(requested)
+    report(history, free, keeps=requested)
     placed = history.commit(3, {0: 0}, cid=CORES)
     if is_right:
         assert history.check(tmp_path).ok

@@ -38,8 +38,8 @@ ANYWHERE = (
 """Mutations that need nothing but that jobs ran."""
 
 
-def all_told(told: list[tuple[int, int]], jobs: int, _: dict[str, Any]) -> bool:
-    return sum(many for _, many in told) >= jobs
+def all_told(pairs: list[tuple[int, int]], jobs: int, _: dict[str, Any]) -> bool:
+    return sum(many for _, many in pairs) >= jobs
 
 
 async def recorded(url: str, folder: Path) -> list[dict[str, Any]]:

@@ -143,12 +143,12 @@ def test_a_statement_tells_the_rules_of_every_tier_that_decided(
     assert reasons == ["preempt (gang, pdb; conformance): for ns/g-0"]
 
 
-def _noting(made: list[int]) -> Callable[..., None]:
+def _noting(calls: list[int]) -> Callable[..., None]:
     judge = ReplayLedger.commit
 
     def commit(self: ReplayLedger, action: str, operations: object) -> None:
         judge(self, action, operations)  # type: ignore[arg-type]
         held = at_once(self.ledger.read_nominations())
-        made.append(sum(len(run.tasks) for n in held.values() for run in n.runs))
+        calls.append(sum(len(run.tasks) for n in held.values() for run in n.runs))
 
     return commit

@@ -57,9 +57,9 @@ def test_intake_takes_all_of_a_shape_and_each_load_has_its_tasks(name: str) -> N
     jobs = intake.registry.jobs.values()
     assert sum(role.count for job in jobs for role in job.roles) == shape.running(size)
     for load in shape.loads:
-        known = list(intake.registry.jobs.values())
+        registered = list(intake.registry.jobs.values())
         assert not intake.admit([*load.jobs(size)], 2.0).refused
-        new = [job for job in intake.registry.jobs.values() if job not in known]
+        new = [job for job in intake.registry.jobs.values() if job not in registered]
         tasks = sum(role.count for job in new for role in job.roles)
         assert all(job.key.startswith(load.prefix) for job in new)
         # Half of the cluster is the queue's share; beyond it nobody is evicted for it.
@@ -84,7 +84,7 @@ def test_goals_are_for_the_size_of_the_table(name: str) -> None:
 
 
 def test_jobs_of_kai_that_fill_have_a_gpu_or_half_of_one() -> None:
-    for halves, asked in ((False, {}), (True, {"gpu-fraction": "0.5"})):
+    for halves, marks in ((False, {}), (True, {"gpu-fraction": "0.5"})):
         intake = Intake(dialect=Dialect.KAI)
         cluster = SHAPES["fill"].cluster(Size(1, 8), Dialect.KAI)
         assert not intake.admit([*cluster, *kai_pods(8, halves=halves)], 1.0).refused
@@ -92,7 +92,7 @@ def test_jobs_of_kai_that_fill_have_a_gpu_or_half_of_one() -> None:
         assert {(job.queue, len(job.roles)) for job in jobs} == {("team", 1)}
         assert gpus_of(intake, jobs) == (0 if halves else 8)
         roles = [dict(role.annotations) for job in jobs for role in job.roles]
-        assert all(asked.items() <= annotations.items() for annotations in roles)
+        assert all(marks.items() <= annotations.items() for annotations in roles)
 
 
 def test_both_queues_have_a_right_to_half_of_the_cluster() -> None:

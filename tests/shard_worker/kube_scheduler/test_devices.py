@@ -71,17 +71,17 @@ Known = ResourceClaim | ResourceSlice | DeviceClass | ResourceClaimTemplate
 
 
 def with_devices(cluster: Cluster, *objects: Known) -> Cluster:
-    known = cluster.world.objects
+    cluster_objects = cluster.world.objects
     for value in (ANY, *objects):
         match value:
             case ResourceClaim():
-                known.claims[f"{value.namespace}/{value.name}"] = value
+                cluster_objects.claims[f"{value.namespace}/{value.name}"] = value
             case ResourceClaimTemplate():
-                known.claim_templates[f"{value.namespace}/{value.name}"] = value
+                cluster_objects.claim_templates[f"{value.namespace}/{value.name}"] = value
             case ResourceSlice():
-                known.slices[value.name] = value
+                cluster_objects.slices[value.name] = value
             case DeviceClass():
-                known.device_classes[value.name] = value
+                cluster_objects.device_classes[value.name] = value
     return cluster
 
 

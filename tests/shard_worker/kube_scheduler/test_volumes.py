@@ -49,17 +49,17 @@ def storage(
     cluster: Cluster,
     *objects: Volume | VolumeClaim | StorageClass | CSINode,
 ) -> Cluster:
-    known = cluster.world.objects
+    cluster_objects = cluster.world.objects
     for value in objects:
         match value:
             case Volume():
-                known.volumes[value.name] = value
+                cluster_objects.volumes[value.name] = value
             case VolumeClaim():
-                known.volume_claims[f"{value.namespace}/{value.name}"] = value
+                cluster_objects.volume_claims[f"{value.namespace}/{value.name}"] = value
             case StorageClass():
-                known.storage_classes[value.name] = value
+                cluster_objects.storage_classes[value.name] = value
             case CSINode():
-                known.csi_nodes[value.name] = value
+                cluster_objects.csi_nodes[value.name] = value
     return cluster
 
 

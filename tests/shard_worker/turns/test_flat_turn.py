@@ -35,12 +35,14 @@ LEAVING = record(allocatable=cpus(1), used={CPU: 1000}, releasing={CPU: 1000})
 
 
 def do(
-    view: View, asked: Turn, *, session: Session | None = None, mode: Mode = Mode.SOFT
+    view: View, request_turn: Turn, *, session: Session | None = None, mode: Mode = Mode.SOFT
 ) -> PlacedTurn:
     """Place a turn; the view must be as before unless something was placed."""
     before = view.columns.image()
     session = session or session_of()
-    placed = place(asked, session=session, view=view, classes=classes_of(view, session, mode=mode))
+    placed = place(
+        request_turn, session=session, view=view, classes=classes_of(view, session, mode=mode)
+    )
     if not placed.core:
         assert view.columns.image() == before
     return placed

@@ -16,12 +16,12 @@ def container(name: str = "c", **requests: str) -> Json:
 
 
 def status(name: str = "c", *, allocated: str = "", actual: str = "") -> Json:
-    told: Json = {"name": name}
+    container_status: Json = {"name": name}
     if allocated:
-        told["allocatedResources"] = {"cpu": allocated}
+        container_status["allocatedResources"] = {"cpu": allocated}
     if actual:
-        told["resources"] = {"requests": {"cpu": actual}}
-    return told
+        container_status["resources"] = {"requests": {"cpu": actual}}
+    return container_status
 
 
 def cpu(spec: Json, reported: Json | None = None) -> float:
@@ -34,7 +34,7 @@ DEFERRED = {"conditions": [{"type": "PodResizePending", "reason": "Deferred"}]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "allocated", "actual", "beside", "cores"),
+    ("requested", "allocated", "actual", "beside", "cores"),
     [
         ("2", "", "", {}, 2),
         ("2", "2", "2", {}, 2),
@@ -50,10 +50,10 @@ DEFERRED = {"conditions": [{"type": "PodResizePending", "reason": "Deferred"}]}
     ],
 )
 def test_the_largest_of_asked_allocated_and_actual_counts(
-    asked: str, allocated: str, actual: str, beside: Json, cores: float
+    requested: str, allocated: str, actual: str, beside: Json, cores: float
 ) -> None:
     reported = {"containerStatuses": [status(allocated=allocated, actual=actual)], **beside}
-    assert cpu({"containers": [container(cpu=asked)]}, reported) == cores
+    assert cpu({"containers": [container(cpu=requested)]}, reported) == cores
 
 
 def test_each_resource_is_compared_by_itself() -> None:

@@ -195,12 +195,12 @@ async def test_a_token_with_classes_may_name_no_other(ask: TokenClient) -> None:
         status, body = await ask(GOLD, "POST", PATHS[obj["kind"]], obj)
         assert status == 403, body
         assert "the token gold may use gold" in body["message"]
-    taken = [
+    permitted = [
         with_spec(pod("a", queue="ops"), priorityClassName="gold", priority=1000),
         with_spec(group("b", "ops"), priorityClassName="gold"),
         pod("c", queue="ops"),
     ]
-    status, body = await ask(GOLD, "POST", LISTS, a_list(*taken))
+    status, body = await ask(GOLD, "POST", LISTS, a_list(*permitted))
     assert (status, body["accepted"]) == (200, 3), body
 
 

@@ -137,9 +137,9 @@ async def test_list_and_watch_lose_nothing(client: Client, service: Running, see
         assert follower.known == await follower.fresh()
 
 
-@pytest.mark.parametrize("taken", [1, 3, 5])
+@pytest.mark.parametrize("count", [1, 3, 5])
 async def test_members_of_a_gang_come_all_where_it_is_cut_among_them(
-    client: Client, service: Running, taken: int
+    client: Client, service: Running, count: int
 ) -> None:
     """All of them are placed at one version."""
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
@@ -147,7 +147,7 @@ async def test_members_of_a_gang_come_all_where_it_is_cut_among_them(
     await service.until(lambda status: status["tasks"]["running"] == 11)
     report: set[str] = set()
     async with client.watch(PODS, resourceVersion=since) as lines:
-        for _ in range(taken):
+        for _ in range(count):
             event = await lines.next()
             report.add(event["object"]["metadata"]["name"])
     since = event["object"]["metadata"]["resourceVersion"]

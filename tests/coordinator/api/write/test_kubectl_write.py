@@ -303,9 +303,9 @@ async def test_edit_and_replace(kubectl: Kubectl) -> None:
     # A pod that runs is shown with what the server adds, and can be given back.
     phase = "--for=jsonpath={.status.phase}=Running"
     await kubectl.ok("wait", phase, "pod/one", "--timeout=60s")
-    shown = await kubectl.ok("get", "pod", "one", "-o", "yaml")
+    yaml_text = await kubectl.ok("get", "pod", "one", "-o", "yaml")
     before = await version(kubectl, "pod", "one")
-    await kubectl.ok("replace", "-f", "-", text=shown)
+    await kubectl.ok("replace", "-f", "-", text=yaml_text)
     assert await version(kubectl, "pod", "one") == before
 
 

@@ -31,20 +31,22 @@ async def test_a_pod_is_not_moved_by_writing_another_node(client: WriteClient) -
     for here in ("", "n1"):
         client.seen.nodes = {"p": here} if here else {}
         for form in (MERGE, STRATEGIC, APPLY):
-            for asked in ("n1", "n2"):
-                spec = pod()["spec"] | {"nodeName": asked}
-                patch = pod() | {"spec": spec} if form == APPLY else {"spec": {"nodeName": asked}}
+            for node_name in ("n1", "n2"):
+                spec = pod()["spec"] | {"nodeName": node_name}
+                patch = (
+                    pod() | {"spec": spec} if form == APPLY else {"spec": {"nodeName": node_name}}
+                )
                 code, answer = await client.send(
                     "PATCH", "Pod/p", patch, type=form, fieldManager="test", dryRun="All"
                 )
-                assert code == (200 if asked == here else 422), answer
+                assert code == (200 if node_name == here else 422), answer
                 if code == 422:
                     assert causes(answer) == [("spec.nodeName", "FieldValueForbidden")]
                     assert "leave it out" in answer["message"]
-        for asked in ("n1", "n2"):
-            sent = pod() | {"spec": pod()["spec"] | {"nodeName": asked}}
+        for node_name in ("n1", "n2"):
+            sent = pod() | {"spec": pod()["spec"] | {"nodeName": node_name}}
             code, answer = await client.send("PUT", "Pod/p", sent)
-            assert code == (200 if asked == here else 422), answer
+            assert code == (200 if node_name == here else 422), answer
     body = client.seen.documents[Key("Pod", "ns", "p")].object()
     assert "nodeName" not in body["spec"]
     assert body["spec"] == document.object()["spec"]

@@ -215,23 +215,27 @@ def test_a_pod_of_others_uses_its_node_whatever_field_it_has(field: str) -> None
     assert (used["cpu"], used["pods"]) == (6000, 1)
 
 
-def resized_pod(name: str, *, asked: str, has: str, scheduler: str = "quadrant") -> msgspec.Raw:
+def resized_pod(name: str, *, requested: str, has: str, scheduler: str = "quadrant") -> msgspec.Raw:
     """A running pod whose container asks for one amount and has another."""
-    item = msgspec.json.decode(pod(name, node="n", phase="Running", cpu=asked, scheduler=scheduler))
+    item = msgspec.json.decode(
+        pod(name, node="n", phase="Running", cpu=requested, scheduler=scheduler)
+    )
     status = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
     item["status"]["containerStatuses"] = [{"name": "c", "ready": True, **status}]
     return raw(item)
 
 
 def test_a_resize_of_others_counts_while_it_lasts() -> None:
-    mirror = listed(resized_pod("a", asked="2", has="6", scheduler="theirs"))
+    mirror = listed(resized_pod("a", requested="2", has="6", scheduler="theirs"))
     assert mirror.foreign.sums() == {"n": {"cpu": 6000, "pods": 1}}
-    mirror.take("Pod", resized_pod("a", asked="2", has="2", scheduler="theirs"))
+    mirror.take("Pod", resized_pod("a", requested="2", has="2", scheduler="theirs"))
     assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}
 
 
 def test_intake_hears_of_a_resize_and_not_of_what_is_as_asked() -> None:
-    mirror = listed(resized_pod("a", asked="2", has="6"), resized_pod("b", asked="2", has="2"))
+    mirror = listed(
+        resized_pod("a", requested="2", has="6"), resized_pod("b", requested="2", has="2")
+    )
     first, second = mirror.take_delta(10).items
     [status] = first["status"]["containerStatuses"]
     assert status == {
@@ -241,20 +245,20 @@ def test_intake_hears_of_a_resize_and_not_of_what_is_as_asked() -> None:
     }
     assert "status" not in second
     admit(mirror, "a", "b")
-    mirror.take("Pod", resized_pod("a", asked="2", has="2"))
+    mirror.take("Pod", resized_pod("a", requested="2", has="2"))
     [again] = mirror.take_delta(10).items
     assert "status" not in again
 
 
 def test_a_pod_of_ours_counts_beside_the_books_with_what_a_resize_added() -> None:
-    mirror = listed(resized_pod("a", asked="2", has="2"))
+    mirror = listed(resized_pod("a", requested="2", has="2"))
     [item] = mirror.take_delta(10).items
     admit(mirror, "a")
-    mirror.take("Pod", resized_pod("a", asked="5", has="2"))
+    mirror.take("Pod", resized_pod("a", requested="5", has="2"))
     [item] = mirror.take_delta(10).items
     mirror.resized(item, (("cpu", 2000),))
     assert mirror.foreign.sums() == {"n": {"cpu": 3000}}
-    mirror.take("Pod", resized_pod("b", asked="4", has="4", scheduler="theirs"))
+    mirror.take("Pod", resized_pod("b", requested="4", has="4", scheduler="theirs"))
     mirror.resized(item | {"spec": {"containers": []}}, (("cpu", 2000),))
     assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}  # of theirs; it has given back
     mirror.take("Pod", pod("a", node="n", phase="Succeeded"))

@@ -45,7 +45,7 @@ def test_a_denial_is_the_nodes_and_a_missing_right_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "looked"),
+    ("answer", "looked"),
     [
         (None, PodVerdict(BindAnswer.GONE)),
         (pod("a", "other", node="n"), PodVerdict(BindAnswer.GONE)),
@@ -55,8 +55,8 @@ def test_a_denial_is_the_nodes_and_a_missing_right_is_not() -> None:
         (pod("a", "u", version=7), PodVerdict(None, version="7")),
     ],
 )
-def test_a_look(seen: msgspec.Raw | None, looked: PodVerdict) -> None:
-    assert of_pod(None if seen is None else pod_of(seen), uid="u", node="n") == looked
+def test_a_look(answer: msgspec.Raw | None, looked: PodVerdict) -> None:
+    assert of_pod(None if answer is None else pod_of(answer), uid="u", node="n") == looked
 
 
 def test_the_limit_shrinks_once_for_what_was_under_way_and_grows_again() -> None:

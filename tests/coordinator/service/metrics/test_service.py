@@ -84,10 +84,10 @@ async def test_after_a_run_the_metrics_agree_with_the_status(
     assert sum(refused) == statements["conflicts_true"]
     assert total(series, "statements_total", result="read") == statements["conflicts_read"]
     # A refused operation of a tail is judged, but is no statement of its own.
-    asked = total(series, "statement_operations_count")
-    assert statements["committed"] <= asked <= total(series, "statements_total")
+    operations = total(series, "statement_operations_count")
+    assert statements["committed"] <= operations <= total(series, "statements_total")
     assert total(series, "statement_operations_sum") >= tasks["submitted"]
-    assert total(series, "statement_commit_duration_seconds_count") == asked
+    assert total(series, "statement_commit_duration_seconds_count") == operations
     assert total(series, "session_duration_seconds_count", action="allocate") > 0
     outcomes = status["outcomes"]
     assert total(series, "schedule_attempts_total", result="scheduled") == outcomes["placed"]

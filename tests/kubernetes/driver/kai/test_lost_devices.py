@@ -22,9 +22,9 @@ pytestmark = pytest.mark.timeout(180)
 def devices(quadrant: Followed) -> dict[str, Things]:
     """Pod -> its devices, in the books."""
     return {
-        job.job.pod_name(tix): taken
+        job.job.pod_name(tix): task_devices
         for job in quadrant.jobs()
-        for tix, taken in job.devices.items()
+        for tix, task_devices in job.devices.items()
     }
 
 
@@ -49,7 +49,10 @@ async def test_no_share_is_given_twice_after_a_lost_ledger(  # noqa: PLR0917
         await cluster.create(*pods)
         await quadrant.until_bound("x", "y")
         before = devices(quadrant)
-        assert {taken[0][0] for taken in before.values()} == {"kai-gpu/0", "kai-gpu/1"}
+        assert {task_devices[0][0] for task_devices in before.values()} == {
+            "kai-gpu/0",
+            "kai-gpu/1",
+        }
     flush(redis_url)
     async with beside_binder(
         redis_url, short_dir / "b", cluster, kubeconfig, binder=by

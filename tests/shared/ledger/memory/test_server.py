@@ -283,19 +283,19 @@ class Heard:
         self.all: list[Any] = []
         self._places: dict[bytes, int] = {}
 
-    def entries(self, told: list[tuple[bytes, dict[bytes, bytes]]]) -> list[str]:
+    def entries(self, reply: list[tuple[bytes, dict[bytes, bytes]]]) -> list[str]:
         """Their ids."""
-        for entry_id, _ in told:
+        for entry_id, _ in reply:
             self._places.setdefault(entry_id, len(self._places) + 1)
-        self.all.append([(self._places[entry_id], fields) for entry_id, fields in told])
-        return [entry_id.decode() for entry_id, _ in told]
+        self.all.append([(self._places[entry_id], fields) for entry_id, fields in reply])
+        return [entry_id.decode() for entry_id, _ in reply]
 
-    def streams(self, told: list[Any]) -> None:
+    def streams(self, reply: list[Any]) -> None:
         """An answer to XREAD."""
-        self.entries(told[0][1] if told else [])
+        self.entries(reply[0][1] if reply else [])
 
-    def facts(self, told: dict[str, Any], *names: str) -> None:
-        self.all.append([self._places.get(told[name], told[name]) for name in names])
+    def facts(self, reply: dict[str, Any], *names: str) -> None:
+        self.all.append([self._places.get(reply[name], reply[name]) for name in names])
 
 
 async def story(client: Any) -> list[Any]:

@@ -94,8 +94,10 @@ def _parameters(play: Callable[..., Any]) -> list[dict[str, Any]]:
     axes = []
     for mark in getattr(play, "pytestmark", []):
         if mark.name == "parametrize":
-            given = mark.args[0]
-            names = given.split(",") if isinstance(given, str) else given
+            parameter_names = mark.args[0]
+            names = (
+                parameter_names.split(",") if isinstance(parameter_names, str) else parameter_names
+            )
             names = [name.strip() for name in names]
             axes.append([_named(names, value) for value in mark.args[1]])
     chosen = itertools.product(*axes)

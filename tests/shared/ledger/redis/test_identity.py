@@ -85,9 +85,9 @@ def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
     positions: list[str] = []
     for now, log_id in ((0.0, "1-0"), (1.0, "2-0"), (4.0, "3-0"), (7.0, "3-0")):
         ledger.saw(log_id)
-        known = notes.look(ledger, now=now)
-        if known is not None:
-            notes.keep(known)
+        identity = notes.look(ledger, now=now)
+        if identity is not None:
+            notes.keep(identity)
         positions.append(recall(short_dir / "ledger.json").log)
     assert positions == logs
     assert notes.look(ledger, now=8.0) is None, "nothing is new"

@@ -164,8 +164,8 @@ async def test_a_password_is_needed_and_not_shown(short_dir: Path) -> None:
 
 
 def command_line(server: EmbeddedServer) -> bytes:
-    shown = Path(f"/proc/{server.pid}/cmdline")
-    return shown.read_bytes() if shown.exists() else b""
+    cmdline = Path(f"/proc/{server.pid}/cmdline")
+    return cmdline.read_bytes() if cmdline.exists() else b""
 
 
 def test_two_servers_never_share_data_or_socket(server: EmbeddedServer, short_dir: Path) -> None:

@@ -54,12 +54,14 @@ AMOUNTS = st.builds(Amounts, *[st.integers(0, 6)] * 3)
 BOUNDS = st.builds(Amounts, *[st.integers(-1, 12)] * 3)
 
 
-@given(limit=BOUNDS, quota=BOUNDS, asked=st.lists(st.tuples(AMOUNTS, st.booleans()), max_size=12))
+@given(
+    limit=BOUNDS, quota=BOUNDS, requests=st.lists(st.tuples(AMOUNTS, st.booleans()), max_size=12)
+)
 def test_turn_by_turn_no_bound_is_ever_exceeded(
-    limit: Amounts, quota: Amounts, asked: list[tuple[Amounts, bool]]
+    limit: Amounts, quota: Amounts, requests: list[tuple[Amounts, bool]]
 ) -> None:
     held = non_preemptible = NOTHING
-    for asks, preemptible in asked:
+    for asks, preemptible in requests:
         room = QueueRoom(
             uid="q", quota=quota, limit=limit, allocated=held, non_preemptible=non_preemptible
         )

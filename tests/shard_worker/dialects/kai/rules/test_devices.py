@@ -170,9 +170,9 @@ def test_no_device_ever_has_more_than_it_is(
                     assert all(rooms[at].idle >= part for at in choice.devices)
                 tasks.append(("running" if choice.now else "promised", part, choice.devices))
         elif tasks:
-            state, had, taken = tasks.pop(which % len(tasks))
+            state, had, chosen = tasks.pop(which % len(tasks))
             if step == "leave" and state == "running":
-                tasks.append(("leaving", had, taken))
+                tasks.append(("leaving", had, chosen))
         for at in range(devices):
             left = left_of(at)
             assert left.idle >= 0

@@ -176,7 +176,7 @@ def quota(**fields: object) -> ResourceQuota:
 
 
 @pytest.mark.parametrize(
-    ("made", "vote"),
+    ("resource_quota", "vote"),
     [
         (quota(hard=(("cpu", 4000),), used=(("cpu", 1000),)), PERMIT),
         (quota(hard=(("cpu", 4000),), used=(("cpu", 1001),)), REJECT),
@@ -186,8 +186,10 @@ def quota(**fields: object) -> ResourceQuota:
         (quota(hard=(("cpu", 0),), namespace="other"), PERMIT),
     ],
 )
-def test_a_quota_leaves_room_in_what_the_job_needs(made: ResourceQuota, vote: int) -> None:
-    cluster = quotas(made)
+def test_a_quota_leaves_room_in_what_the_job_needs(
+    resource_quota: ResourceQuota, vote: int
+) -> None:
+    cluster = quotas(resource_quota)
     cluster.job("j", phase="Pending", min_resources=cluster.requests(cpu=3))
     assert votes(cluster.open()) == [vote]
 

@@ -106,17 +106,17 @@ def test_silence_is_told_apart_from_a_refusal(extender: Extender) -> None:
     extender.answers["predicate"] = lambda body: None if body["node"] == "a" else {"code": 1}
     small_cluster = cluster(extender, "predicate")
     small_cluster.job("job")
-    known: dict[str, object] = {}
+    questions: dict[str, object] = {}
 
     def once() -> dict[str, int]:
         fresh = small_cluster.again()
-        fresh.world.objects.extender = known
+        fresh.world.objects.extender = questions
         session = fresh.open()
         run_actions(session)
         [job] = session.world.session_jobs()
         return dict(job.unschedulable)
 
-    assert with_answers(once, known, ask_over_http) == {
+    assert with_answers(once, questions, ask_over_http) == {
         "node(s) were refused by the extender": 1,
         "node(s) count as refused: the extender did not answer (no JSON object)": 1,
     }
@@ -139,17 +139,17 @@ def test_victims_and_queues_are_asked_about(extender: Extender) -> None:
     small_cluster = cluster(extender, "preemptable", "queueOverused")
     small_cluster.job("old", tasks=2, minimum=1, on=["a", "b"])
     small_cluster.job("new")
-    known: dict[str, object] = {}
+    questions: dict[str, object] = {}
 
     def once() -> tuple[list[str], bool]:
         fresh = small_cluster.again()
-        fresh.world.objects.extender = known
+        fresh.world.objects.extender = questions
         session = fresh.open()
         old, new = session.world.session_jobs()
         victims = session.preemptable(new.tasks[0], old.tasks)
         return [task.key for task in victims], session.queue_overused(session.world.queues[0])
 
-    assert with_answers(once, known, ask_over_http) == (["default/old-0"], True)
+    assert with_answers(once, questions, ask_over_http) == (["default/old-0"], True)
 
 
 @pytest.mark.parametrize("answer", [b"no json", b"[" * 5, b" " * (LONGEST + 2)])

@@ -109,18 +109,18 @@ class TestImages:
         st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 3000)), max_size=5),
         st.lists(st.sampled_from("abcd"), min_size=1, max_size=3),
     )
-    def test_as_the_rule_says(self, sizes: list[dict[str, int]], wanted: list[str]) -> None:
+    def test_as_the_rule_says(self, sizes: list[dict[str, int]], images: list[str]) -> None:
         nodes = [with_images(row, **each) for row, each in enumerate(sizes)]
         expected = []
         for each in sizes:
             total = 0
-            for name in wanted:
+            for name in images:
                 share = sum(name in other for other in sizes) / len(sizes)
                 total += int(each.get(name, 0) * MIB * share)
-            most = MOST * len(wanted)
+            most = MOST * len(images)
             inside = min(max(total, LEAST), most)
             expected.append(float((inside - LEAST) * FULL // (most - LEAST)))
-        assert scored(ImageLocality(weight=1), runs(*wanted), nodes) == expected
+        assert scored(ImageLocality(weight=1), runs(*images), nodes) == expected
 
 
 def test_scores_follow_later_labels_and_images_of_a_node() -> None:
