@@ -25,7 +25,7 @@ def plan() -> BindPlan:
     return bind_plan
 
 
-def test_a_plan_names_tasks_incarnations_and_nodes_and_leaves_out_jobs_that_are_gone() -> None:
+def test_a_bind_plan_names_task_incarnation_and_node_and_skips_deleted_jobs() -> None:
     bind_plan = plan()
     assert bind_plan.ids == ["1-0"]
     assert bind_plan.requests.tasks == ["1.0", "1.1"]

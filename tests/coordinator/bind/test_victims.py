@@ -364,7 +364,7 @@ def nominated(core: Coordinator) -> None:
     core.validate()
 
 
-def test_a_preemptor_waits_for_its_victims_whoever_tells_first() -> None:
+def test_a_preemptor_waits_for_its_victims_in_any_order_of_reports() -> None:
     for told_first in (True, False):
         core = filled()
         if told_first:

@@ -153,7 +153,7 @@ def test_a_context_shows_what_its_user_has(config: dict[str, str], tmp_path: Pat
     assert (access.user_token, access.quadrant_token) == ("printed", "ours")
 
 
-def test_whom_to_believe_is_named_beside_the_server(tmp_path: Path) -> None:
+def test_the_certificate_authority_is_set_beside_the_server(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("PEM")
     environ = {"QUADRANT_SERVER": "https://q:1", "QUADRANT_CA_FILE": str(tmp_path / "ca")}
     assert find_access(environ=environ).trust.ca == "PEM"

@@ -118,7 +118,7 @@ def test_terms_on_one_node() -> None:
     assert not reaches(((named, *THERE[0]),), NODE)
 
 
-def test_a_volume_gets_one_claim_whoever_chose_it() -> None:
+def test_a_volume_gets_only_one_claim() -> None:
     intake = Intake()
     items = [storage_class(), disk("d", "n0"), *(volume_claim(name, "ns") for name in "ab")]
     assert not intake.admit(items, 1.0).refused

@@ -232,7 +232,7 @@ def test_a_partition_for_more_shards_than_there_are_now_is_made_anew() -> None:
     assert set(instruction.put.shards) == {0, 1}
 
 
-def test_nominations_nobody_counts_on_are_given_up_before_the_job_is_tried_again() -> None:
+def test_unneeded_nominations_are_released_before_the_next_turn() -> None:
     core = coordinator(shards=1, jobs=1)
     core.worker_lost(0)
     held = Nomination(jid=0, priority=0, since=1.0, expiry=50.0, runs=[])

@@ -21,7 +21,7 @@ def introduced(data: bytes) -> Introduction:
     return Introduction(data, "f00d", "10.0.0.7")
 
 
-def test_equal_schema_and_wire_are_used_whatever_the_version_is() -> None:
+def test_a_worker_of_another_version_with_equal_wire_is_used() -> None:
     assert refusal(OWN, introduced(OWN.encode())) == ""
     assert refusal(OWN, introduced(WorkerVersion("0.9", 6, "abc").encode())) == ""
 
@@ -53,7 +53,7 @@ def test_a_worker_that_ray_cannot_load_is_of_another_version() -> None:
     assert address_of_unloadable(because) == ""
 
 
-def test_a_refused_node_is_left_alone_for_longer_each_time_and_no_longer_than_that() -> None:
+def test_the_pause_after_a_refused_node_grows_up_to_a_limit() -> None:
     nodes, now = RefusedNodes(), 100.0
     pauses = []
     for _ in range(8):

@@ -265,7 +265,7 @@ def test_a_turn_that_is_under_way_is_not_short_of_what_it_is_charged_for() -> No
     assert verdict.message == "a shard is placing it now"
 
 
-def test_a_turn_that_looks_for_victims_changes_nothing_of_what_holds_its_job_back() -> None:
+def test_an_evicting_turn_keeps_the_reason_of_its_job() -> None:
     """A second `explain` in that moment said that a shard places it: no shard may, it has no quota
     (a page of the docs failed on it, beside load)."""
     core = preempting(quota=2000)

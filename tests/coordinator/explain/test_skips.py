@@ -97,7 +97,7 @@ def test_refusal_names_the_plugin_and_the_missing_resource() -> None:
     assert "queue a may have 2, 0 of them taken" in judged(core, 1).message
 
 
-def test_tasks_that_ask_for_nothing_wait_for_backfill_or_for_allocate_where_there_is_none() -> None:
+def test_best_effort_tasks_wait_for_backfill_or_else_for_allocate() -> None:
     core = cluster(job(1, cid=2), actions="allocate")
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION
     assert "backfill" not in judged(core, 1).message

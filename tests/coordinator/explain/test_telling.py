@@ -65,7 +65,7 @@ def test_repeated_events_are_counted_and_filtered_by_pod() -> None:
     assert story_of(world.core, state, story, 1)[-1]["reason"] == "FailedScheduling"
 
 
-def test_victims_and_whom_they_made_way_for_are_told_once_each() -> None:
+def test_an_eviction_is_reported_once_for_victim_and_preemptor() -> None:
     world = World()
     world.put(written("low", tasks=[task("w", replicas=3)]), written("high"))
     jobs = {state.job.name: jid for jid, state in world.core.order.jobs.items()}

@@ -23,7 +23,7 @@ def fill(queue: FairQueue[str], line: str) -> int:
         count += 1
 
 
-def test_a_line_alone_gets_half_and_whoever_comes_still_finds_room() -> None:
+def test_a_single_line_gets_half_and_leaves_room_for_others() -> None:
     queue: FairQueue[str] = FairQueue(16)
     assert fill(queue, "a") == 8
     assert fill(queue, "b") == 4

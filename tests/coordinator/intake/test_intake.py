@@ -71,7 +71,7 @@ def test_a_host_port_is_no_slot(bench: Bench) -> None:
     assert not bench.intake.registry.best_effort, "it asks for something"
 
 
-def test_a_class_refers_to_known_objects_first_whatever_the_order_of_the_list(bench: Bench) -> None:
+def test_operations_put_referenced_objects_first_in_any_list_order(bench: Bench) -> None:
     admission = bench.take(*reversed(EVERY_KIND))
     kinds = [type(op) for op in admission.ops]
     assert kinds.index(PutClass) < kinds.index(PutQueue) < kinds.index(PutNode)

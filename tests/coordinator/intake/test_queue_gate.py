@@ -26,7 +26,7 @@ def gates(bench: Bench, name: str) -> list[str]:
     return [gate["name"] for gate in spec.get("schedulingGates", ())]
 
 
-def test_the_annotation_brings_the_gate_and_sending_it_again_does_not_take_it_off(
+def test_the_annotation_adds_the_gate_and_reapplying_keeps_it(
     bench: Bench,
 ) -> None:
     bench.take(asking("a"), asking("b", OTHER), pod("plain"))

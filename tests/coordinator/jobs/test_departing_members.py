@@ -100,7 +100,7 @@ def test_a_deleted_member_whose_bind_was_refused_is_not_placed_again() -> None:
     assert step(core, 5.0) == [Fail([StatusItem(FAILED, 1, [1], [0], 0, 0)])]
 
 
-def test_the_cluster_is_told_of_a_member_whose_bind_was_refused_before_it_was_deleted() -> None:
+def test_a_deleted_member_with_a_refused_bind_is_sent_to_the_cluster() -> None:
     core = coordinator(job(1, count=2, minimum=1))
     call, turn = opened(core)[1]
     core.turns_returned(0, call, [placed(turn, count=1)])

@@ -224,7 +224,7 @@ def test_a_turn_that_placed_nothing_frees_the_deleted_job(code: OutcomeCode) -> 
     purge(core, 1)
 
 
-def test_a_second_answer_that_comes_first_does_not_forget_what_the_first_one_placed() -> None:
+def test_an_overtaking_answer_does_not_drop_the_first_placements() -> None:
     """The call reached its worker twice: it placed the job, and then found no room for it."""
     core = coordinator(job(1, count=2))
     call, turn = opened(core)[1]
@@ -259,7 +259,7 @@ def test_a_deleted_job_whose_turn_was_lost_is_read_from_the_ledger(
     purge(core, 1)
 
 
-def test_a_deleted_job_whose_turn_was_refused_as_out_of_date_is_read_from_the_ledger() -> None:
+def test_a_deleted_job_with_a_stale_turn_is_reread() -> None:
     core = coordinator(job(1, count=2))
     call, turn = opened(core)[1]
     drop(core, 1)

@@ -291,7 +291,7 @@ def one_more(order: Order, ended: int, now: float) -> int:
 
 
 @pytest.mark.parametrize("case", ["full", "one fits", "beyond its capability", "infeasible"])
-def test_a_pick_among_five_thousand_needs_takes_no_more_looks_than_among_two_hundred(
+def test_a_pick_costs_the_same_for_5000_needs_as_for_200(
     case: str,
 ) -> None:
     """Looks at lines and branches are counted: a scan takes one for each need."""

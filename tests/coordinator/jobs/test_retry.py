@@ -379,7 +379,7 @@ def test_a_parked_job_is_told_as_what_it_is_and_who_refused_last() -> None:
     core.validate()
 
 
-def test_a_job_whose_tasks_were_adopted_and_ended_while_its_turn_was_out_is_done() -> None:
+def test_a_job_whose_adopted_tasks_ended_during_its_turn_is_done() -> None:
     """The cluster carried out a bind of before; the turn then finds nothing left to place."""
     one = order()
     one.put_job(job(1))

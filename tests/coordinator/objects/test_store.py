@@ -249,7 +249,7 @@ def test_a_gang_without_pods_is_admitted_and_its_watchers_hear_of_it() -> None:
     assert ("MODIFIED", "g") in world.changes(observed, "PodGroup")
 
 
-def test_a_gang_without_minima_is_admitted_at_once_and_one_without_its_queue_never() -> None:
+def test_a_gang_without_minima_is_admitted_and_one_without_queue_is_not() -> None:
     world = World(policy=ENQUEUE)
     world.put(pod_group("g", minMember=2), pod_group("lost", minMember=2, queue="nowhere"))
     phases = [world.get("PodGroup", name)["status"]["phase"] for name in ("g", "lost")]

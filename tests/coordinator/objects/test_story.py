@@ -39,7 +39,7 @@ def test_a_placed_pod_is_told_where_and_by_whom() -> None:
     assert reasons(world, "Job", "j") == []
 
 
-def test_a_gang_of_a_hundred_is_one_event_when_it_waits_is_placed_and_is_evicted() -> None:
+def test_a_large_gang_gets_one_event_per_kind() -> None:
     world = World()
     large = node("n0") | {"status": {"allocatable": {"cpu": "200", "pods": "200"}}}
     world.put(large, job("j", tasks=[task("w", replicas=100)]))

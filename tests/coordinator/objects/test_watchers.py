@@ -186,7 +186,7 @@ def test_following_equals_listing_though_much_happens_while_changes_are_read(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_following_equals_listing_whatever_happens(seed: int) -> None:
+def test_following_equals_listing_in_any_history(seed: int) -> None:
     life = Life(seed)
     followers = [ObjectFollower(life.world, kind) for kind in FOLLOWED]
     for _ in range(150):

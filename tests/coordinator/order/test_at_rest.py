@@ -25,7 +25,7 @@ def steps(o: Order, *, since: float, every: float = 0.005) -> list[Turn]:
     return turns_opened
 
 
-def test_jobs_that_wait_for_each_others_backfill_do_not_wake_each_other_for_ever() -> None:
+def test_mutual_waits_for_backfill_do_not_wake_jobs_for_ever() -> None:
     """A job whose backfill waited for another's turn came back as an urgent job, past the block of
     its line: an allocate turn, for which the other's backfill waited, and so on."""
     o = contending("allocate, backfill")

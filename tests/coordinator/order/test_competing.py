@@ -124,7 +124,7 @@ def test_a_turn_without_evictions_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("out_as", [ASKED_FOR, NOBODY])
-def test_an_eviction_that_somebody_asked_for_or_a_shuffle_made_is_waited_for_too(
+def test_requested_and_shuffle_evictions_are_waited_for_too(
     out_as: int,
 ) -> None:
     spanning = Spanning()

@@ -255,7 +255,7 @@ def test_an_ancestors_capability_holds_back_and_its_rise_wakes() -> None:
     assert len(turns(o, now=2.0)) == 1
 
 
-def test_a_job_that_changes_while_its_turn_is_out_keeps_what_the_turn_left_behind() -> None:
+def test_a_changed_job_keeps_the_effects_of_its_open_turn() -> None:
     o = order(window=1)
     o.put_job(job(1, count=2, minimum=1))
     (turn,) = turns(o)

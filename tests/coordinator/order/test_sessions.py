@@ -320,7 +320,7 @@ def test_gates_keep_members_from_being_placed() -> None:
     assert o.pending_reasons() == {"Gated": 1}
 
 
-def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_is_back() -> None:
+def test_a_blocked_backfill_is_requested_once_and_opened_later() -> None:
     """It was asked for again and again within one step, for ever."""
     o = contending()
     roles = (Role("w", 0, 0, 2, labels=WEB), Role("idle", 3, 2, 1, labels=WEB))

@@ -77,7 +77,7 @@ class Leader:
         return Leader(self.objects, self.cores, self.session)
 
 
-def test_a_sample_is_taken_and_written_once_a_minute_whatever_the_steps() -> None:
+def test_one_sample_a_minute_is_taken_and_written() -> None:
     leader = Leader(cores=4)
     written = sum(leader.step(START + 0.05 * number) for number in range(20 * 150))
     assert written == 3

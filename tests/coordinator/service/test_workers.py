@@ -174,7 +174,7 @@ async def test_silence_of_an_idle_worker_is_noticed_with_one_heartbeat_at_a_time
         await service.until(finished)
 
 
-async def test_a_worker_that_dies_while_it_starts_is_started_again_under_another_epoch(
+async def test_a_worker_dead_at_its_start_is_restarted_under_another_epoch(
     tmp_path: Path, workers: BrittleShards
 ) -> None:
     async with brittle(workers, tmp_path) as service:
@@ -201,7 +201,7 @@ async def test_shards_that_are_up_do_the_work_of_one_that_cannot_start(
         assert status["shards"][1]["pid"] is None
 
 
-async def test_a_worker_of_another_version_gets_no_turn_and_is_told_until_it_is_replaced(
+async def test_a_worker_of_another_version_gets_no_turn_until_replaced(
     tmp_path: Path, workers: BrittleShards
 ) -> None:
     async with brittle(workers, tmp_path, shards=2) as service, BulkClient(service.url) as api:

@@ -172,7 +172,7 @@ async def test_pods_that_come_before_their_group_wait_for_it_in_any_pool(
     await service.until(lambda status: status["tasks"]["running"] == 1)
 
 
-async def test_a_node_that_comes_in_takes_tasks_and_one_that_leaves_keeps_those_it_has(
+async def test_a_node_entering_the_pool_takes_tasks_and_a_leaving_one_keeps_them(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
     await submit(http, service, *gang("first", "q", 12), *gang("second", "q", 4))

@@ -257,7 +257,7 @@ async def test_full_it_takes_nothing_until_it_has_room_again(
 
 
 @pytest.mark.all
-async def test_its_disk_full_it_dies_and_has_all_that_was_acknowledged_when_there_is_room(
+async def test_a_full_disk_ends_the_ledger_and_loses_nothing_acknowledged(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
     """With fsync before each answer it cannot go on; the end of its file may be half an entry."""

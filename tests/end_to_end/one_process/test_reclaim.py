@@ -49,7 +49,7 @@ async def residents(service: Running, ledger: RedisLedger) -> None:
             assert set(lines) == expected
 
 
-async def test_a_gang_gets_its_share_from_whoever_runs(
+async def test_a_gang_reclaims_its_share_from_running_jobs(
     redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """About 2 s. A turn may bring four jobs of one task along; twenty have to leave."""

@@ -162,7 +162,7 @@ async def test_a_node_with_another_wire_gets_nothing_until_it_is_replaced(
     assert not report.violations, [str(violation) for violation in report.violations]
 
 
-async def test_a_worker_that_cannot_say_what_it_is_is_refused_on_one_node_after_the_other(
+async def test_an_unidentified_worker_is_refused_on_each_node(
     nodes: RayNodes, short_dir: Path
 ) -> None:
     """One is from before it was asked, of the other's package Ray can make no actor."""

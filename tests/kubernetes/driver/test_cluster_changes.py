@@ -57,7 +57,7 @@ async def bound_gang(quadrant: Followed, cluster: ApiClient) -> dict[str, str]:
     return nodes
 
 
-async def test_a_node_that_goes_under_a_gang_ends_its_pod_once_and_the_rest_is_placed_anew(
+async def test_a_removed_node_ends_its_pod_once_and_the_gang_is_placed_anew(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     nodes = await bound_gang(quadrant, cluster)
@@ -91,7 +91,7 @@ async def test_a_group_made_again_under_its_pods_is_their_job(
 
 
 @pytest.mark.parametrize("late", [HoldRequest, HoldAnswer])
-async def test_an_answer_beyond_its_deadline_is_looked_up_and_changes_nothing_when_it_comes(
+async def test_a_late_answer_is_looked_up_and_changes_nothing(
     quadrant: Followed,
     cluster: ApiClient,
     proxy: FaultyProxy,

@@ -80,7 +80,7 @@ async def leaving(quadrant: Followed) -> list[Json]:
     return [pod for pod in pods if pod["metadata"].get("deletionTimestamp")]
 
 
-async def test_a_victim_leaves_and_the_room_is_held_for_whom_it_left(
+async def test_a_victim_leaves_and_its_room_is_held_for_the_preemptor(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     await cluster.create(of_class("urgent", "high"))

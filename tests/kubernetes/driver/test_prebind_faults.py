@@ -40,7 +40,7 @@ async def quadrant(
 
 
 @pytest.mark.parametrize("effect", EFFECTS, ids=repr)
-async def test_a_claim_is_served_once_whatever_becomes_of_the_write(
+async def test_a_claim_is_served_once_despite_failed_writes(
     quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy, effect: Effect
 ) -> None:
     fault = proxy.inject(effect, method="PATCH", part="/resourceclaims/", times=3)

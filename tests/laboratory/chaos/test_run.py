@@ -15,7 +15,7 @@ COMMAND = ["chaos", "run", "--seed", "4", "--duration", "30", "-o", "json"]
 COMMAND += ["--post-limit", "0"]  # how long others wait on a busy machine is no part of the test
 
 
-def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:
+def test_no_kill_loses_or_repeats_anything() -> None:
     completed = subprocess.run(
         [sys.executable, "-m", "laboratory.cli", *COMMAND],
         env={**os.environ, "COLUMNS": "200"},

@@ -104,7 +104,7 @@ async def test_some_of_them_died_between_a_commit_and_its_answer(stack: Stack) -
 
 
 @pytest.mark.all
-async def test_a_worker_that_was_paused_beyond_its_deadline_commits_nothing_when_it_wakes(
+async def test_a_worker_paused_beyond_its_deadline_commits_nothing(
     stack: Stack,
 ) -> None:
     """It stands still with turns open, is given up, and goes on where it was."""

@@ -87,9 +87,7 @@ def own(monkeypatch: pytest.MonkeyPatch, short_dir: Path) -> Path:
     return create_own_directory()
 
 
-def test_files_are_in_the_run_directory_whatever_the_environment_says(
-    service: Path, own: Path
-) -> None:
+def test_files_are_in_the_run_directory_in_any_environment(service: Path, own: Path) -> None:
     settings = own_settings(own, shards=3)
     assert settings.shards == 3
     assert {settings.data_dir.parent, settings.history.parent, settings.run_dir} == {own}

@@ -28,7 +28,7 @@ EIGHT = node("n", cpu=8)
 
 
 @pytest.mark.parametrize("field", PODS)
-def test_a_pod_of_others_uses_its_node_whatever_field_it_has(field: str) -> None:
+def test_a_foreign_pod_with_any_fields_uses_its_node(field: str) -> None:
     [other] = [PODS[field]]
     assert session(EIGHT, other, *gang("fits", pods=2), under=UNDER).binds.keys() == {
         "ns/fits-0",
@@ -38,7 +38,7 @@ def test_a_pod_of_others_uses_its_node_whatever_field_it_has(field: str) -> None
 
 
 @pytest.mark.parametrize("field", PODS)
-def test_a_running_pod_of_ours_uses_its_node_whatever_field_it_has(field: str) -> None:
+def test_a_running_pod_with_any_fields_uses_its_node(field: str) -> None:
     ours = PODS[field] | {"spec": PODS[field]["spec"] | {"schedulerName": "volcano"}}
     assert session(EIGHT, ours, *gang("large", pods=3), under=UNDER).binds == {}
 

@@ -51,7 +51,7 @@ def with_master(
 
 
 @pytest.mark.parametrize("seed", range(examples(24, least=3)))
-def test_all_of_them_end_whole_whatever_goes_wrong(seed: int) -> None:
+def test_all_gangs_end_whole_under_faults(seed: int) -> None:
     """The checker reads the history, and every job has to finish: promises 3 and 8."""
     run = Run(nodes=4, seed=seed, mode=list(Mode)[seed % 3], policy=ALLOCATE, network=LOSSY)
     for number in range(8):

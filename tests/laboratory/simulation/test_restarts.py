@@ -33,7 +33,7 @@ def restarts(played: ScenarioResult) -> Counter[str]:
     return counter
 
 
-def test_pods_begin_anew_whatever_dies() -> None:
+def test_pods_restart_under_any_fault() -> None:
     counter: Counter[str] = Counter()
     for seed in SEEDS:
         expected = scenario(seed)

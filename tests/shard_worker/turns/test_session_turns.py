@@ -245,7 +245,7 @@ def test_a_lost_race_for_a_node_is_tried_again_on_the_fresh_view() -> None:
     assert outcome.conflicts_true == 4
 
 
-def test_the_keys_of_all_whom_a_statement_touches_are_its_read_set() -> None:
+def test_the_read_set_has_the_keys_of_every_job_touched() -> None:
     books = Books(CLASSES, versions={"budget/a": 3, "term/b": 5, "budget/c": 9})
     full(books)
     other = books.job(0, [])

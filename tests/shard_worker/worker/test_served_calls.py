@@ -5,7 +5,7 @@ from __future__ import annotations
 from shard_worker.worker.served_calls import REMEMBERED, WITHOUT_TURNS, ServedCalls
 
 
-def test_a_copy_of_a_call_is_not_new_whatever_came_between() -> None:
+def test_a_copy_of_a_call_is_recognized_after_any_others() -> None:
     served = ServedCalls()
     assert [served.is_new(number) for number in (4, 7, 5, 4, 7, 6, 5)] == [
         True,

@@ -371,7 +371,7 @@ PORTED = {
     mode=st.sampled_from([Mode.SOFT, Mode.NONE]),
 )
 @example(seed=23, shards=4, mode=Mode.NONE)  # a reply came after the log had freed its ports
-def test_a_port_is_had_once_on_a_node_whatever_the_number_of_shards(
+def test_a_port_is_taken_once_on_a_node_with_any_number_of_shards(
     seed: int, shards: int, mode: Mode
 ) -> None:
     world = run(seed, mode, shards=shards, classes=PORTED)

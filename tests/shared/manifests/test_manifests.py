@@ -111,7 +111,7 @@ def test_host_ports_are_things_of_the_node() -> None:
     ]
 
 
-def test_a_host_port_counts_once_whatever_its_address() -> None:
+def test_a_host_port_counts_once_for_all_addresses() -> None:
     """Two containers of one pod share the network of it: Kubernetes refuses the pod, or not."""
     addresses = [{"hostPort": 80, "hostIP": f"10.0.0.{n}"} for n in (1, 2)]
     assert ports(containers=[{"ports": addresses}]) == ["port/TCP/80"]

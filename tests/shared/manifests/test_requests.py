@@ -68,7 +68,7 @@ def test_an_infeasible_resize_does_not_take_what_no_node_can_resize() -> None:
     assert usage(spec, reported).amounts == (("cpu", 2000), ("example.com/card", 2000))
 
 
-def test_a_sidecar_is_resized_like_a_container_and_a_plain_init_step_is_a_maximum() -> None:
+def test_a_sidecar_resizes_like_a_container_and_an_init_step_is_a_maximum() -> None:
     sidecar = container("s", cpu="1") | {"restartPolicy": "Always"}
     spec = {
         "containers": [container(cpu="1")],

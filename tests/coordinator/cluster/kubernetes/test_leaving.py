@@ -51,7 +51,7 @@ def test_further_events_do_not_begin_its_time_anew(mirror: Mirror) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_one_that_ended_takes_no_room_whoever_holds_it(mirror: Mirror, phase: str) -> None:
+def test_an_ended_pod_is_not_overdue_despite_its_finalizers(mirror: Mirror, phase: str) -> None:
     leaves(mirror, "example.com/hold", phase=phase)
     assert overdue(mirror, LATE) == []
 

@@ -209,7 +209,7 @@ def test_pods_of_others_use_their_nodes_from_binding_to_end() -> None:
 
 
 @pytest.mark.parametrize("field", PODS)
-def test_a_pod_of_others_uses_its_node_whatever_field_it_has(field: str) -> None:
+def test_a_foreign_pod_with_any_fields_uses_its_node(field: str) -> None:
     mirror = listed(raw(PODS[field]))
     [used] = mirror.foreign.sums().values()
     assert (used["cpu"], used["pods"]) == (6000, 1)
@@ -292,7 +292,7 @@ def test_pods_ended_before_the_first_list_are_not_placed() -> None:
     assert listed(member).take_delta(10).keys, "it counts towards its gang"
 
 
-def test_an_object_whose_name_is_not_free_yet_is_offered_again_unless_it_is_gone() -> None:
+def test_an_object_put_back_is_offered_again_unless_deleted() -> None:
     mirror = listed(pod("a"), pod("b"))
     delta = mirror.take_delta(10)
     mirror.remove("Pod", pod("b"))
@@ -330,7 +330,7 @@ def taken_over(*pods: str) -> Mirror:
     return mirror
 
 
-def test_after_a_change_of_leader_pods_are_accounted_for_once_each_is_a_task_or_gone() -> None:
+def test_a_new_leader_accounts_for_all_pods_once_each_is_a_task_or_gone() -> None:
     mirror = taken_over("a", "b", "replaced", "theirs")
     assert not mirror.accounts_for_all, "pods are not listed yet"
     theirs = pod("theirs", scheduler="other")

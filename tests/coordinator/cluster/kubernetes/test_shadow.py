@@ -53,9 +53,7 @@ async def test_each_pod_has_a_verdict_and_queues_have_their_sums() -> None:
     assert (totals.compared, totals.ours_waits, totals.theirs_waits) == (2, 6.0, 2.0)
 
 
-async def test_a_placement_that_is_taken_back_leaves_the_pod_waiting_as_another_incarnation() -> (
-    None
-):
+async def test_a_withdrawn_placement_leaves_the_pod_pending_as_a_new_incarnation() -> None:
     mirror, book = shadow("a")
     await bind(mirror, book, "a", "n")
     row = mirror.pods.by_key["default", "a"]

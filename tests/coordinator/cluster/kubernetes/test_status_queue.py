@@ -89,7 +89,7 @@ Step = st.tuples(st.sampled_from("abcd"), st.sampled_from(Importance), st.floats
 
 
 @given(st.lists(Step, max_size=60))
-def test_each_change_is_followed_by_a_look_and_no_object_is_written_twice_within_a_pause(
+def test_every_change_is_written_and_no_object_twice_within_a_pause(
     steps: list[tuple[str, Importance, float]],
 ) -> None:
     queue, now = StatusQueue[tuple[str, Importance]](), 0.0

@@ -210,9 +210,7 @@ def test_every_outcome_has_its_word() -> None:
     assert sum(counted.values()) == len(OutcomeCode)
 
 
-def test_evictions_are_counted_by_the_action_whatever_rules_agreed(
-    core: Coordinator, registry: CoordinatorMetrics
-) -> None:
+def test_evictions_are_counted_by_action(core: Coordinator, registry: CoordinatorMetrics) -> None:
     core.tally.evicted.update({"preempt (priority, gang)": 3, "preempt (drf)": 2, "shuffle": 1})
     series = read(at_once(registry.text()).decode())
     assert total(series, "evictions_total", action="preempt") == 5

@@ -150,7 +150,7 @@ def of(series: Series, name: str) -> list[tuple[str, frozenset[tuple[str, str]]]
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.timeout(400)
-async def test_ten_thousand_jobs_that_came_and_went_leave_no_series_and_cost_no_scrape(
+async def test_thousands_of_ended_jobs_leave_no_series_and_cost_no_scrape(
     tmp_path: Path, redis_url: str
 ) -> None:
     shape = ClusterShape(nodes=500, units=8)

@@ -84,7 +84,7 @@ async def test_few_lines_are_counted_as_they_stand() -> None:
     assert counts.reasons() == {**before, "Misconfigured": 1}
 
 
-def test_lines_beyond_what_their_queue_may_have_are_told_so_though_nobody_looked() -> None:
+def test_unvisited_lines_beyond_the_queue_limit_have_that_reason() -> None:
     """A search leaves them out, where a scan would note it with the first job of each. Two of them
     fit into the queue, and the cluster has room for all."""
     new_order = order(nodes=100, cpus=16, window=64)

@@ -192,7 +192,7 @@ async def test_nobody_writes_or_reads_before_the_end(
     assert await ledger.bless(later)
 
 
-async def test_the_version_of_today_refuses_a_ledger_of_the_next_from_the_first_slice_on(
+async def test_this_version_refuses_a_ledger_that_the_next_began_to_migrate(
     busy: BusyLedger, client: Any, ledger: RedisLedger
 ) -> None:
     busy.load(client)
@@ -300,7 +300,7 @@ def test_the_command_shows_the_progress(
 
 
 @pytest.mark.usefixtures("next_version")
-async def test_a_coordinator_that_is_started_beside_a_leader_of_the_version_before_waits_for_it(
+async def test_a_coordinator_waits_for_a_leader_of_the_version_before(
     busy: BusyLedger, client: Any, embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     """It reads nothing of the old records, and takes them up when the other leads no more."""

@@ -135,7 +135,7 @@ def test_where_each_bucket_has_one_sample_the_sum_is_the_same(
     assert gpu_usage(single, window, now) == pytest.approx(naive(samples, window, now), abs=1e-8)
 
 
-def test_the_number_of_buckets_is_bounded_whatever_windows_came_before() -> None:
+def test_the_number_of_buckets_is_bounded_after_any_windows() -> None:
     buckets: list[UsageBucket] = []
     held = {"q": Amounts(gpu=1000)}
     for number in range(LIMIT + 50):

@@ -51,7 +51,7 @@ def order_of(session: KaiSession, *queues: str) -> list[list[str]]:
     return [[task.name for task in unit.tasks] for unit in units]
 
 
-def test_victims_go_from_the_fullest_queue_the_last_job_first_surplus_before_the_gang() -> None:
+def test_victims_go_by_fullest_queue_last_job_and_surplus_first() -> None:
     cluster = two_queues(rich=1, poor=2)
     cluster.node("n", gpus=8)
     cluster.job("old", queue="rich", on=["n"])

@@ -34,7 +34,7 @@ def test_a_pending_group_is_let_in_by_others_only() -> None:
         assert len(cluster.run().binds) == placed
 
 
-def test_the_own_shard_comes_first_whatever_the_scores() -> None:
+def test_the_own_shard_comes_before_better_scores() -> None:
     cluster = Cluster("gang", "predicates", "nodeorder", actions=("backfill",), mode=Mode.SOFT)
     cluster.node("other", cpu=8, own=False)
     cluster.node("busy", cpu=1)

@@ -151,7 +151,7 @@ def test_scores_follow_later_labels_and_images_of_a_node() -> None:
     assert [session.score_row(cls, view, row) for row in (0, 1)] == after
 
 
-def test_the_fast_path_does_not_take_nodes_that_look_alike_for_equal_where_names_count() -> None:
+def test_the_fast_path_tells_nodes_apart_where_names_count() -> None:
     cluster = Cluster("nodeorder")
     for i in range(4):
         cluster.node(f"n{i}", cpu=8)
