@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "quadrant.plugins"
@@ -15,7 +15,7 @@ def third_party_plugins() -> dict[str, EntryPoint]:
     return _found(tuple(sys.path))
 
 
-@lru_cache(maxsize=4)
+@cache
 def _found(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     """Read entry points once per search path, since that reads every installed package's
     metadata."""

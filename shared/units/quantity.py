@@ -9,8 +9,8 @@ from __future__ import annotations
 import decimal
 import re
 from decimal import ROUND_CEILING, Decimal
-from functools import lru_cache
 
+from shared.byte_cache import MIB, byte_cache
 from shared.errors import InvalidInput
 from shared.units.queue_slots import resource_of
 from shared.units.slots import LIMIT, MOST_IN_TOTAL
@@ -72,7 +72,7 @@ def total_amount(resource: str, value: object, field: str) -> int:
     return units
 
 
-@lru_cache(maxsize=4096)
+@byte_cache("quantities", 2 * MIB)
 def _parse(text: str, unit: int) -> int | None:
     """Units, rounded up; None if the text is not a quantity; MOST_IN_TOTAL for everything above it;
     -1 for everything below 0."""

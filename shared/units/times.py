@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Literal
+
+from shared.byte_cache import MIB, byte_cache
 
 
 def rfc3339(at: float, fraction: Literal["", "milliseconds", "microseconds"] = "") -> str:
@@ -14,7 +15,7 @@ def rfc3339(at: float, fraction: Literal["", "milliseconds", "microseconds"] = "
     return _written(int(at))
 
 
-@lru_cache(maxsize=1024)
+@byte_cache("times", MIB)
 def _written(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

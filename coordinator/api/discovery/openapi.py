@@ -9,7 +9,6 @@ is validated here.
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -19,6 +18,7 @@ from aiohttp.typedefs import Handler
 from coordinator.api.discovery.operations import operations
 from coordinator.api.discovery.own_operations import own_operations
 from coordinator.intake.documents.kinds import KINDS, Kind
+from shared.byte_cache import MIB, byte_cache
 from shared.schemas.catalogue import SCHEMAS
 from shared.schemas.notation import Schema
 
@@ -63,7 +63,7 @@ def _gives(body: bytes) -> Handler:
     return handler
 
 
-@lru_cache(maxsize=32)
+@byte_cache("openapi-documents", 8 * MIB)
 def document(api_version: str, kinds: tuple[Kind, ...]) -> Json:
     """The document of one group and version, with all its kinds."""
     paths: Json = {}

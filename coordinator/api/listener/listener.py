@@ -17,7 +17,6 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
@@ -29,6 +28,7 @@ from coordinator.api.listener.certificate import ServingCertificate, serving_cer
 from coordinator.api.listener.connections import Connections, TooManyConnections, WaitingFor
 from coordinator.api.listener.provenance import AllowedHosts, allowed_hosts
 from coordinator.errors import Problem, rendered
+from shared.byte_cache import MIB, byte_cache
 from shared.settings.addresses import Network, parse_networks
 from shared.settings.settings import Settings
 
@@ -92,7 +92,7 @@ class Proxies:
     def __init__(self, networks: tuple[Network, ...] = ()) -> None:
         self._networks = networks
         # Asked for each connection; what a flood of addresses costs is bounded.
-        self.include = lru_cache(maxsize=4096)(self._include)
+        self.include = byte_cache("client-addresses", MIB)(self._include)
         """Whether an address is one of them. True for one that cannot be parsed (a unix
         socket's)."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from http import HTTPStatus
 
 from aiohttp import web
@@ -25,6 +24,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coordinator.api.auth.middleware import FORWARDED
 from coordinator.errors import Problem
+from shared.byte_cache import MIB, byte_cache
 from shared.errors import shown
 from shared.settings.addresses import parse_names
 from shared.settings.settings import PREFIX, Settings
@@ -50,7 +50,7 @@ class AllowedHosts:
         self._names = frozenset(name.removeprefix(".") for name in everything)
         self._suffixes = tuple(name for name in everything if name.startswith("."))
         # Asked for each request, nearly always with the same few values.
-        self.include = lru_cache(maxsize=256)(self._include)
+        self.include = byte_cache("host-names", MIB)(self._include)
         """Whether ``HOST[:PORT]`` is an address or one of the names."""
 
     def _include(self, authority: str) -> bool:

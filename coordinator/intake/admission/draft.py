@@ -14,6 +14,7 @@ from coordinator.intake.admission.membership import add_held
 from coordinator.intake.admission.registry import NO_QUEUE, Registry, unpack_task
 from coordinator.intake.documents.document import Document, Key
 from shard_worker.dialects.kai.service.gangs import kai_group_key, stored_groups
+from shared.byte_cache import footprint
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.ledger.class_op import put_class
@@ -44,7 +45,8 @@ from shared.units.slots import BASE, FREE, MOST_ASKED, MOST_RESOURCES, PODS, Slo
 K = TypeVar("K")
 V = TypeVar("V")
 
-_TEMPLATES = 8192
+_TEMPLATES, _TEMPLATE_BYTES = 4096, 4096
+"""Most templates whose class is remembered, and the most bytes of each."""
 
 
 class DraftOverlay(Generic[K, V]):
@@ -194,7 +196,9 @@ class Draft:
             cid = self._number(self._charged(cls, self._charges(cls, protected=protected)))
             # Not remembered where the class is missing: once somebody creates it, the same template
             # means another task class.
-            if not template.priority_class or template.priority_class in self.priority_classes:
+            # Nor where it is large: so the cache has a bound in bytes.
+            known = not template.priority_class or template.priority_class in self.priority_classes
+            if known and footprint(template) <= _TEMPLATE_BYTES:
                 self.templates[template, protected] = cid
         elif self._base.doubtful:
             self._base.doubtful.difference_update(name for name, _ in template.requests)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from coordinator.intake.admission.membership import (
     NO_MORE,
     UNREACHABLE,
@@ -26,6 +24,7 @@ from coordinator.intake.admission.step import (
     on_its_way_out,
 )
 from coordinator.intake.documents.document import Key
+from shared.byte_cache import MIB, byte_cache
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import (
@@ -141,7 +140,7 @@ def _more(step: AdmissionStep, new: PodManifest) -> RoleAttributes:
     return _made(new.labels, new.annotations, gates, template.priority_class, step.observe)
 
 
-@lru_cache(maxsize=8192)
+@byte_cache("pod-attributes", 4 * MIB)
 def _made(
     labels: Pairs,
     annotations: Pairs,
@@ -156,7 +155,7 @@ def _made(
     return NO_MORE if more == NO_MORE else more
 
 
-@lru_cache(maxsize=4096)
+@byte_cache("volcano-labels", 2 * MIB)
 def _of_volcano(labels: Pairs) -> Pairs:
     return tuple([pair for pair in labels if "volcano.sh/" in pair[0]])
 

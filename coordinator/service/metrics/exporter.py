@@ -54,6 +54,7 @@ from shard_worker.framework.rule_times import OPENING
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.turns.guards import NAMES_VICTIMS
 from shard_worker.worker.figures import CAUSES, RESULTS, STEPS, WorkerFigures
+from shared.byte_cache import CACHES
 from shared.messages.messages import Level, TaskState
 from shared.policy.model import Dialect, Policy
 from shared.slices import Steps, at_once
@@ -336,6 +337,12 @@ class CoordinatorMetrics(Collector):
         page.put_histogram("ledger_roundtrip_seconds", probes.ledger)
         for write in WriteKind:
             page.put("ledger_refusals_total", probes.refusals.count[write], write)
+        for name, cache in CACHES.items():
+            held, bound, hits, misses = cache.figures()
+            page.put("cache_bytes", held, name, "held")
+            page.put("cache_bytes", bound, name, "bound")
+            page.put("cache_lookups_total", hits, name, "hit")
+            page.put("cache_lookups_total", misses, name, "miss")
         page.put("build_info", 1, *self._build)
 
 

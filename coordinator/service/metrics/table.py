@@ -2,7 +2,7 @@
 
 Names get the prefix ``quadrant_``; units are base units. A label never holds the name of a job, a
 task, a node or a user, nor free text: its values are known beforehand, or they are the queues, the
-shards, the plugins of the policy, and the resources that nodes offer.
+shards, the caches, the plugins of the policy, and the resources that nodes offer.
 
 ``python -m coordinator.service.metrics.table`` prints ``docs/metrics.md``.
 """
@@ -385,6 +385,18 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Processor time of the event loop's thread in one callback; none may take more than "
             "0.02. Collections of garbage are apart",
             CALLBACK_SECONDS,
+        ),
+        _gauge(
+            "cache_bytes",
+            "What a cache of this process holds (held), and from where on it is emptied (bound)",
+            "cache",
+            "kind",
+        ),
+        _counter(
+            "cache_lookups_total",
+            "Lookups in a cache of this process: hit, miss",
+            "cache",
+            "result",
         ),
         _histogram(
             "garbage_collection_pause_seconds",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from shard_worker.framework.rules import Check, Mask, NodeColumns
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
 from shard_worker.view.node_reasons import NO_DEVICE
+from shared.byte_cache import MIB, byte_cache
 from shared.model.gpu_request import ONE, WHOLE, GpuRequest, gpu_request
 from shared.model.kai_devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX, memory_of
 from shared.model.model import Pairs, TaskClass
@@ -129,7 +130,7 @@ def request_by(cls: TaskClass, annotations: Pairs, names: Sequence[str]) -> GpuR
     return _written(annotations, gpus // ONE)
 
 
-@lru_cache(maxsize=1024)
+@byte_cache("gpu-requests", 2 * MIB)
 def _written(annotations: Pairs, whole: int) -> GpuRequest | None:
     """A placing asks a dozen times for each task, and jobs are like one another."""
     return gpu_request(dict(annotations), whole)

@@ -7,7 +7,7 @@ steps, so that no selector can stall a scheduler. The only variable is ``device`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 
 from shard_worker.kube_scheduler.cel.functions import FUNCTIONS
 from shard_worker.kube_scheduler.cel.syntax import parse
@@ -31,6 +31,7 @@ from shard_worker.kube_scheduler.cel.tree import (
     Uint,
 )
 from shard_worker.kube_scheduler.cel.values import arithmetic, as_whole, equal, kind, ordered
+from shared.byte_cache import MIB, byte_cache
 
 STEPS = 20_000
 """Maximum cost of one evaluation: a step for each node visited, and for each 64 characters or
@@ -62,7 +63,7 @@ class Program:
         raise CelError(f"the selector comes to a value of kind {kind(value)}, not to true or false")
 
 
-@lru_cache(maxsize=1024)
+@byte_cache("cel-programs", 8 * MIB)
 def compiled(text: str) -> Program | CelError:
     """The parsed program, or the parse error. Cached."""
     try:

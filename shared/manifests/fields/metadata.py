@@ -6,10 +6,10 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 
 import orjson
 
+from shared.byte_cache import MIB, byte_cache
 from shared.errors import InvalidInput
 from shared.manifests.fields.reader import (
     INT32,
@@ -185,7 +185,7 @@ def labels_of(meta: Metadata, at: str = "metadata") -> Pairs:
     return pairs
 
 
-@lru_cache(maxsize=8192)
+@byte_cache("label-sets", 8 * MIB)
 def _sorted(labels: tuple[tuple[str, object], ...]) -> Pairs | None:
     """The labels, sorted; None if one is malformed. Cached, since most pods share their labels."""
     valid = sorted((k, v) for k, v in labels if type(v) is str and is_label(k, v))
@@ -226,7 +226,7 @@ def with_scheduler(annotations: Pairs, scheduler: str) -> Pairs:
     return tuple(sorted((*annotations, (SCHEDULER_NAME, scheduler))))
 
 
-@lru_cache(maxsize=4096)
+@byte_cache("annotation-keys", MIB)
 def _is_kept(key: str) -> bool:
     if key in _GPU_SHARES or key in _DEVICES:
         return True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Set
-from functools import lru_cache
 
+from shared.byte_cache import MIB, byte_cache
 from shared.errors import InvalidInput, did_you_mean, nearest, not_in_this_version
 from shared.manifests.fields.shapes import check_shape
 from shared.schemas.catalogue import TABLES
@@ -151,7 +151,7 @@ class Fields:
         return key
 
 
-@lru_cache(maxsize=8192)
+@byte_cache("labels", 4 * MIB)
 def is_label(key: str, value: str) -> bool:
     return is_qualified(key) and _LABEL_VALUE.fullmatch(value) is not None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
+from shared.byte_cache import MIB, byte_cache
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.manifests.kubernetes.objects import PodTemplate
@@ -53,6 +53,6 @@ def with_gpu_share(template: PodTemplate, share: GpuRequest | None) -> PodTempla
     return template if share is None else _with(template, share)
 
 
-@lru_cache(maxsize=4096)
+@byte_cache("gpu-share-templates", 4 * MIB)
 def _with(template: PodTemplate, share: GpuRequest) -> PodTemplate:
     return replace(template, gpu_share=share)

@@ -6,10 +6,11 @@ specs by their bytes, so that 500 pods of a list cost little more than their nam
 
 from __future__ import annotations
 
-from functools import lru_cache
+from hashlib import blake2b
 
 import orjson
 
+from shared.byte_cache import MIB, byte_cache
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import add, frozen, read_amounts
@@ -141,13 +142,46 @@ def template(spec: object, at: str = "spec") -> PodTemplate:
     if type(spec) is not dict:
         raise InvalidInput(at, spec, "missing or not an object; it must hold the containers")
     try:
-        return _template(orjson.dumps(spec), at)
+        data = orjson.dumps(spec)
     except TypeError as error:
         raise InvalidInput(at, None, "not plain JSON, or nested too deep; flatten it") from error
+    if len(data) <= LONGEST_KEY:
+        return _template(data, at)
+    return _template_of_long(_LongSpec(data), at)
 
 
-@lru_cache(maxsize=4096)
+LONGEST_KEY = 1 << 12
+"""Bytes of a spec that is its own key in the cache; a longer one is known by its digest."""
+
+
+class _LongSpec:
+    """A spec that is equal to others by its digest, and holds its text only until it is read."""
+
+    __slots__ = ("data", "digest")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.digest = blake2b(data, digest_size=32).digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _LongSpec) and self.digest == other.digest
+
+
+@byte_cache("long-pod-templates", 8 * MIB)
+def _template_of_long(spec: _LongSpec, at: str) -> PodTemplate:
+    data, spec.data = spec.data, b""
+    return _read_template(data, at)
+
+
+@byte_cache("pod-templates", 16 * MIB)
 def _template(data: bytes, at: str) -> PodTemplate:
+    return _read_template(data, at)
+
+
+def _read_template(data: bytes, at: str) -> PodTemplate:
     spec = Fields(orjson.loads(data), at)
     spec.check("PodSpec")
     affinity = read_affinity(spec)
@@ -190,7 +224,7 @@ def labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
     return _labelled(template, tuple(pair for pair in labels if pair[0] in keys))
 
 
-@lru_cache(maxsize=4096)
+@byte_cache("labelled-templates", 8 * MIB)
 def _labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
     values = dict(labels)
     return replace(
@@ -214,7 +248,7 @@ def _with_own_volumes(template: PodTemplate, pod: str) -> PodTemplate:
     return replace(template, constraints=replace(before, volumes=volumes), ephemeral=())
 
 
-@lru_cache(maxsize=4096)
+@byte_cache("resized-templates", 8 * MIB)
 def _resized(template: PodTemplate, requests: Amounts) -> PodTemplate:
     """The template of a pod that has, or is to get, other amounts than its spec asks for."""
     return template if requests == template.requests else replace(template, requests=requests)

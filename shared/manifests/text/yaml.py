@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -29,6 +28,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from shared.byte_cache import MIB, byte_cache
 from shared.manifests.text.errors import TextError, TextLimits, child_path
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
@@ -291,7 +291,7 @@ def _resolve(event: ScalarEvent) -> Any:
     return value
 
 
-@lru_cache(maxsize=8192, typed=True)
+@byte_cache("yaml-scalars", 4 * MIB, typed=True)
 def _plain(text: str) -> str | int | float | bool | None:
     """Convert a scalar without quotes and tag."""
     if text in _NULLS:

@@ -26,6 +26,8 @@ from coordinator.service.metrics.text import SAMPLES
 from shard_worker.dialects.open_session import open_session
 from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
 from shard_worker.worker.transport import REPLY, PlaceReply
+from shared.byte_cache import CACHES, MIB
+from shared.manifests.kubernetes.pods import template
 from shared.messages.messages import ACCEPTED, Epoch, Outcome, OutcomeCode, Verdict
 from shared.model.model import Node, Queue
 from shared.policy.volcano import DEFAULT_POLICY
@@ -42,6 +44,7 @@ LABELS = {
     "plugin",
     "point",
     "attempts",
+    "cache",
     "cause",
     "code",
     "kind",
@@ -56,8 +59,8 @@ LABELS = {
     "status",
     "version",
 }
-"""All that a series may be told by: each has few values, or as many as there are queues, shards or
-resources of nodes."""
+"""All that a series may be told by: each has few values, or as many as there are queues, shards,
+caches or resources of nodes."""
 
 
 @pytest.fixture
@@ -115,6 +118,23 @@ def test_a_name_or_label_that_is_not_in_the_table_cannot_be_shown() -> None:
         MetricsPage().put("unheard_of", 1)
     with pytest.raises(AssertionError):
         MetricsPage().put("shard_up", 1)
+
+
+def test_every_cache_shows_its_bound_and_what_it_answered(registry: CoordinatorMetrics) -> None:
+    before = CACHES["pod-templates"].figures()
+    for _ in range(3):
+        template({"containers": [{"name": "of-this-test"}]})
+    shown = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families(registry)
+        for sample in family.samples
+        if sample.labels.get("cache") == "pod-templates"
+    }
+    assert shown["quadrant_cache_lookups_total", "pod-templates", "hit"] == before.hits + 2
+    assert shown["quadrant_cache_lookups_total", "pod-templates", "miss"] == before.misses + 1
+    held = shown["quadrant_cache_bytes", "pod-templates", "held"]
+    assert before.bytes < held < shown["quadrant_cache_bytes", "pod-templates", "bound"]
+    assert sum(cache.bound for cache in CACHES.values()) < 100 * MIB
 
 
 def test_the_reference_page_is_what_the_registry_shows() -> None:
