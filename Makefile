@@ -79,7 +79,7 @@ test-kubernetes: $(DEV_STAMP) ## The tests on a real API server (`make kubernete
 test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, one by one: for CI, not in `make test`
 	@$(BIN)/python -m pytest -q -m thorough
 
-kubernetes: $(DEV_STAMP) ## Build the API server, etcd and kube-scheduler of the tests, once (needs Go)
+kubernetes: $(DEV_STAMP) ## Build the API server, etcd and the controllers of the tests, once (needs Go)
 	@$(BIN)/python -m tests.kubernetes.servers.build
 
 bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision, in pairs (PAIRS=7, SIZES, BOUND)

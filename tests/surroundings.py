@@ -31,7 +31,7 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
         if (name in _NAMES or name.startswith(_PREFIXES)) and name != "PYTHONDONTWRITEBYTECODE"
     }
     # The servers of the tests are in the user's cache.
-    return environment | {CACHE: environ.get(CACHE) or str(cache_folder().parent)}
+    return environment | {CACHE: environ.get(CACHE) or str(cache_folder())}
 
 
 class Home:

@@ -23,9 +23,9 @@ _NUMBER = {"type": "integer"}
 _KEPT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def _definition(group: str, version: str, kind: str, fields: Json, *, status: bool) -> Json:
-    """CustomResourceDefinition of a kind with a namespace. ``fields``: schemas beside apiVersion,
-    kind and metadata."""
+def _definition(group: str, version: str, kind: str, fields: Json) -> Json:
+    """CustomResourceDefinition of a kind with a namespace and a status. ``fields``: schemas beside
+    apiVersion, kind and metadata."""
     properties = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"type": "object"}} | fields
     plural = f"{kind.lower()}s"
     names = {
@@ -48,7 +48,7 @@ def _definition(group: str, version: str, kind: str, fields: Json, *, status: bo
             "group": group,
             "scope": "Namespaced",
             "names": names,
-            "versions": [served | ({"subresources": {"status": {}}} if status else {})],
+            "versions": [served | {"subresources": {"status": {}}}],
         },
     }
 
@@ -85,16 +85,7 @@ BIND_REQUEST = _definition(
             },
         },
     },
-    status=True,
 )
-COMMAND = _definition(
-    "bus.volcano.sh",
-    "v1alpha1",
-    "Command",
-    {"action": _TEXT, "target": _KEPT, "reason": _TEXT, "message": _TEXT},
-    status=False,
-)
-"""Commands to Volcano's controllers about a Job or a Queue."""
 
 VOLCANO = (
     definition(QUEUE, status=True),

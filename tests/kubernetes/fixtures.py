@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     left_out = [report for report in skipped if MARKER in report.keywords]
     if left_out:
-        reason = MISSING.format(folder=cache_folder().parent)
+        reason = MISSING.format(folder=cache_folder())
         terminalreporter.write_line(f"{len(left_out)} tests left out: {reason}")
 
 
@@ -66,7 +66,7 @@ def kubernetes_binaries() -> Binaries:
     it."""
     binaries = find_binaries()
     if binaries is None:
-        reason = MISSING.format(folder=cache_folder().parent)
+        reason = MISSING.format(folder=cache_folder())
         if os.environ.get("CI") and shutil.which("go"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

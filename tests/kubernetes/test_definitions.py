@@ -1,8 +1,10 @@
-"""The API server takes the definitions of Volcano's and KAI's kinds as they are meant."""
+"""The API server takes our definitions of Volcano's and KAI's kinds as they are meant."""
 
 from __future__ import annotations
 
 import copy
+
+import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install, remove
@@ -11,6 +13,12 @@ from tests.coordinator.api.client import Json
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+
+
+@pytest.fixture(autouse=True)
+async def only_ours(cluster: ApiClient) -> None:
+    """Tests before have Volcano's and KAI's own."""
+    await remove(cluster, *VOLCANO, *KAI)
 
 
 async def test_volcanos_kinds_take_what_our_parsers_take(cluster: ApiClient) -> None:

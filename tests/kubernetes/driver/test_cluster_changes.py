@@ -16,12 +16,12 @@ from coordinator.cluster.kubernetes.writes import writes
 from laboratory.local_kubernetes.binaries import Binaries
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import HollowKubelets
 from laboratory.local_kubernetes.peers import peer
 from laboratory.local_kubernetes.server_process import ServerProcess
 from shared.messages.messages import ENDED, TaskState
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import HoldAnswer, HoldRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -39,7 +39,7 @@ async def quadrant(
     cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """Two nodes for one pod each; the API server is reached by way of the proxy."""
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
     async with followed(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         yield running
@@ -120,7 +120,7 @@ async def test_our_clock_may_be_an_hour_from_the_servers(  # noqa: PLR0917
 ) -> None:
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() + ahead)
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
     kubeconfig = control_plane.admin.kubeconfig
     async with followed(redis_url, short_dir, cluster, kubeconfig) as quadrant:

@@ -16,10 +16,10 @@ from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.service.observed.devices import LOOK_SECONDS, PROTECTED
 from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import path_of, started
 from tests.conftest import flush
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -37,7 +37,7 @@ async def quadrant(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """Two nodes with two devices each."""
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"), node("n2"), device_class("gpu"))
     await cluster.create(*(slice_of(name, 2) for name in ("n1", "n2")))
     kubeconfig = control_plane.admin.kubeconfig

@@ -14,9 +14,9 @@ import pytest_asyncio
 from coordinator.cluster.kubernetes.state import leaving as leaving_pods
 from coordinator.cluster.overdue import OverdueObstacle
 from laboratory.local_kubernetes.client import ApiClient
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from tests.builders.objects import priority_class
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -55,7 +55,7 @@ async def quadrant(
     the proxy."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"), priority_class("low", 10), priority_class("high", 1000))
     async with followed(
         redis_url, short_dir, cluster, proxied.kubeconfig, policy=policy

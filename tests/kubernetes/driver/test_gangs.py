@@ -15,8 +15,8 @@ from coordinator.cluster.kubernetes.cluster import DELTA
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from tests.builders.objects import priority_class
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 
 NODES = ("n1", "n2", "n3")
@@ -29,7 +29,7 @@ async def quadrant(
     redis_url: str,
     short_dir: Path,
 ) -> AsyncIterator[Followed]:
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(*(node(name) for name in NODES))
     kubeconfig = control_plane.admin.kubeconfig
     async with followed(redis_url, short_dir, cluster, kubeconfig) as running:

@@ -20,8 +20,8 @@ from coordinator.cluster.kubernetes.state import mirror
 from coordinator.intake import intake
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from shared.settings.settings import load_settings
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.driver.hostile_pods import naming_a_claim_template, on_a_node_with_shares
 from tests.kubernetes.driver.test_statuses import events_of
@@ -34,7 +34,7 @@ async def quadrant(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """One node of sixteen cores."""
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1", cpu=16))
     async with followed(redis_url, short_dir, cluster, control_plane.admin.kubeconfig) as running:
         yield running

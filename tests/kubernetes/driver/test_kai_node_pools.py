@@ -10,8 +10,8 @@ import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import KAI, install
 from tests.builders.objects import kai_group, kai_queue
+from tests.kubernetes.definitions import install_kai
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -35,7 +35,7 @@ def member(of: str, *, cpu: int = 1) -> Json:
 async def test_only_the_pool_is_scheduled(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
-    await install(cluster, *KAI)
+    await install_kai(cluster)
     queue = kai_queue("q")
     queue["metadata"]["labels"] = BLUE
     await cluster.create(node("blue", labels=BLUE), node("plain"), queue)

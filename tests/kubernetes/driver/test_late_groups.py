@@ -13,7 +13,7 @@ import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install
+from tests.kubernetes.definitions import install_kai, install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.driver.kai.objects import QUEUES, kai_pod
 from tests.kubernetes.driver.kai.objects import gang as kai_gang
@@ -51,7 +51,7 @@ async def check_gang(
 async def test_pods_that_volcanos_controller_groups_are_a_gang(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     kubeconfig = control_plane.admin.kubeconfig
     async with followed(redis_url, short_dir, cluster, kubeconfig) as running:
         group = pod_group("gang", 10)
@@ -61,7 +61,7 @@ async def test_pods_that_volcanos_controller_groups_are_a_gang(
 async def test_pods_that_kais_pod_grouper_groups_are_a_gang(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
-    await install(cluster, *KAI)
+    await install_kai(cluster)
     await cluster.create(*QUEUES)
     policy = short_dir / "policy.yaml"
     policy.write_text("dialect: kai\n")
@@ -78,7 +78,7 @@ async def test_pods_wait_for_their_group_beside_a_controller_that_names_groups(
     an owner shows the controller. A pod that it passes over is bound all the same."""
     make: Callable[[str], Json] = pod
     annotation, group, policy = "scheduling.k8s.io/group-name", pod_group("gang", 10), None
-    await install(cluster, *(KAI if form == "kai" else VOLCANO))
+    await (install_kai if form == "kai" else install_volcano)(cluster)
     if form == "kai":
         make, annotation, group = kai_pod, "pod-group-name", kai_gang("gang", 10)
         await cluster.create(*QUEUES)
@@ -107,7 +107,7 @@ async def test_pods_wait_for_their_group_beside_a_controller_that_names_groups(
 async def test_a_pod_that_is_bound_stays_a_job_of_its_own_and_an_event_says_so(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"))
     kubeconfig = control_plane.admin.kubeconfig
     async with followed(redis_url, short_dir, cluster, kubeconfig) as running:

@@ -13,13 +13,13 @@ import pytest
 from coordinator.service.observed import statuses
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install
 from shared.manifests.kai.groups import LAST_START
 from tests.builders.objects import kai_group, kai_queue, priority_class, queue
 from tests.conftest import ROOT, flush
 from tests.deploy.rendered import render, rights_of_ours
 from tests.kubernetes.access import grant, token_of, user
 from tests.kubernetes.audit import requests_of
+from tests.kubernetes.definitions import install_kai, install_volcano
 from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
@@ -63,7 +63,8 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     monkeypatch.setattr(statuses, "LOOK_AGAIN_SECONDS", 0.5)
     rules = rights_of_ours(render("kubernetes"))
     await grant(cluster, user(NAME), rules)
-    await install(cluster, *VOLCANO, *KAI)
+    await install_volcano(cluster)
+    await install_kai(cluster)
     await cluster.create(
         node("n1", labels={volumes.HOSTNAME: "n1"}),
         priority_class("low", 10),

@@ -13,10 +13,10 @@ from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
 from coordinator.cluster.kubernetes.shadow.record import trace_rows
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from shared.settings.settings import load_settings
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -42,7 +42,7 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
     redis_url: str,
     short_dir: Path,
 ) -> None:
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     watcher = control_plane.user(NAME)
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
     await grant(cluster, user(NAME), [everything])

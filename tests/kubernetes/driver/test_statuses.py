@@ -19,9 +19,9 @@ from coordinator.service.observed import statuses
 from coordinator.service.observed.statuses import WRITES_A_TICK
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from tests.docs.terminal import kubectl
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -36,7 +36,7 @@ async def quadrant(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """One node of four cores."""
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"))
     async with followed(redis_url, short_dir, cluster, control_plane.admin.kubeconfig) as running:
         yield running
@@ -222,7 +222,7 @@ async def test_a_write_that_fails_is_made_again_and_leaves_one_event(  # noqa: P
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 0.2)
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"))
     async with followed(redis_url, short_dir, cluster, proxied.kubeconfig):
         patches = proxy.inject(effect, method="PATCH", part="/status", times=3)

@@ -16,11 +16,11 @@ from coordinator.intake.intake import Intake, Parsed
 from coordinator.service import reconcile_loop
 from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import ended, path_of, started
 from shared.messages.messages import TaskState
 from shared.slices import Steps
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -68,7 +68,7 @@ async def test_a_group_that_went_before_its_pods_holds_up_no_next_leader(
     cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
 ) -> None:
     """The next leader hears that the group is gone before it hears of any pod (decision 0107)."""
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"))
     kubeconfig = proxied.kubeconfig
     async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:

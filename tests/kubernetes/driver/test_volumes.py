@@ -15,10 +15,10 @@ from coordinator.service.observed import volumes
 from coordinator.service.observed.volumes import BOUND_HERE, SELECTED
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from shared.messages.messages import TaskState
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -36,7 +36,7 @@ READING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "wa
 async def quadrant(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(*(node(name, labels={HOSTNAME: name}) for name in ("n1", "n2")))
     await cluster.create(storage_class("made", PROVISIONER), storage_class("local"))
     kubeconfig = control_plane.admin.kubeconfig

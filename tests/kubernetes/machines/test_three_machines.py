@@ -19,7 +19,7 @@ import pytest
 from laboratory.checker.check import check
 from laboratory.local_kubernetes.binaries import Binaries
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import VOLCANO
+from tests.kubernetes.definitions import definitions
 from tests.kubernetes.driver.harness import pod_group
 from tests.kubernetes.machines.identity import words_of
 from tests.kubernetes.machines.kubelets import CORES
@@ -34,6 +34,7 @@ from tests.kubernetes.machines.users import (
     lasting,
     single,
 )
+from tests.kubernetes.servers.build import VOLCANO
 from tests.machines.cluster import CUT_SECONDS, SHARDS, Cluster, all_up, three_machines
 from tests.machines.machine import Machine, possible
 
@@ -70,7 +71,7 @@ def stage(kubernetes_binaries: Binaries) -> Iterator[MachinesStage]:
         plane = ControlPlane(folder, kubernetes_binaries, address=head.address, within=head.network)
         try:
             plane.start()
-            Users(plane).define(*VOLCANO)
+            Users(plane).define(*definitions(VOLCANO))
             planes.append(plane)
             yield {"QUADRANT_KUBECONFIG": str(plane.admin.kubeconfig)}
         finally:

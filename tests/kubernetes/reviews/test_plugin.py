@@ -16,17 +16,14 @@ import pytest
 from laboratory.local_kubernetes.authority import Authority
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import (
-    COMMAND,
-    VOLCANO,
-    install,
-    remove,
-)
+from laboratory.local_kubernetes.definitions import remove
 from tests.builders import objects
 from tests.coordinator.api.kubectl import found
 from tests.kubernetes.access import account, grant, token_of, user
+from tests.kubernetes.definitions import definition, install_volcano
 from tests.kubernetes.driver.harness import followed, node, pod, until
 from tests.kubernetes.reviews.published import NAMESPACE, endpoints, own_address, publish
+from tests.kubernetes.servers.build import VOLCANO
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -256,8 +253,9 @@ async def state_of(plugin: Plugin, name: str) -> str:
 
 @pytest.fixture
 async def red(cluster: ApiClient) -> None:
-    """Before Quadrant begins to look."""
-    await install(cluster, *VOLCANO)
+    """Before Quadrant begins to look. No Commands are defined."""
+    await install_volcano(cluster)
+    await remove(cluster, definition(VOLCANO, "Command"))
     await cluster.create(objects.queue("red", weight=1))
 
 
@@ -293,16 +291,13 @@ async def test_a_queue_is_closed_on_the_api_server_by_the_rights_of_the_user(
 async def test_beside_volcanos_controllers_a_queue_is_closed_by_a_command(
     red: None, plugin: Plugin
 ) -> None:
-    await install(plugin.cluster, COMMAND)
+    await install_volcano(plugin.cluster)
     await grant(plugin.cluster, account(NAMESPACE, "quadrant-client"), READS_QUEUES)
     commands = {"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["create"]}
     kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS, CLOSES_QUEUES[0], commands)
-    try:
-        code, _, err = await plugin("queue", "close", "red", kubeconfig=kubeconfig)
-        assert code == 0, err
-        (command,) = (await plugin.cluster.get(VOLCANOS_COMMANDS))["items"]
-    finally:
-        await remove(plugin.cluster, COMMAND)
+    code, _, err = await plugin("queue", "close", "red", kubeconfig=kubeconfig)
+    assert code == 0, err
+    (command,) = (await plugin.cluster.get(VOLCANOS_COMMANDS))["items"]
     queue = await plugin.cluster.get(f"{QUEUES}/red")
     assert command["action"] == "CloseQueue"
     assert command["target"]["uid"] == queue["metadata"]["uid"]

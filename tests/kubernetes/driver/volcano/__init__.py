@@ -1,0 +1,1 @@
+"""Quadrant in the place of Volcano's scheduler, beside Volcano's own controllers."""

@@ -1,0 +1,119 @@
+"""Volcano's example Jobs from their creation to their end."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from laboratory.local_kubernetes.client import ApiClient
+from tests.kubernetes.driver.harness import Followed, until
+from tests.kubernetes.driver.volcano.conftest import ROOM, Cluster
+from tests.kubernetes.driver.volcano.objects import (
+    DONE,
+    EVENTS,
+    GROUPS,
+    PODS,
+    QUEUES,
+    Json,
+    examples,
+    lasting,
+    until_ended,
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+
+WAITING = {
+    "rings": "failed to get plugin ringsconfigmap",
+    "with-volumes": "unbound immediate PersistentVolumeClaims",
+}
+"""Examples that wait, and why: for a plugin of another build of the controllers, and for a volume
+that nobody provides."""
+
+
+async def test_every_example_runs_to_its_end(
+    cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
+) -> None:
+    """Their pods are made after the admission of their PodGroup, and not before."""
+    jobs = examples()
+    ending = jobs.keys() - WAITING
+    async with quadrant:
+        await cluster.create(*(lasting(job, 1.0) for job in jobs.values()))
+        assert await until_ended(cluster, ending, 90.0) == dict.fromkeys(ending, DONE)
+        for name, reason in WAITING.items():
+            await until(lambda name=name, reason=reason: _event(cluster, name, reason))  # type: ignore[misc]
+    assert all(volcanos.phases.of(name)[:2] == ["Pending", "Inqueue"] for name in ending)
+
+
+async def test_a_job_waits_for_its_admission_and_its_podgroup_has_each_phase_before_its_end(
+    cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
+) -> None:
+    """It needs a third node. Its queue says what it has, while it has it. Volcano deletes the
+    PodGroup of a Job that has ended."""
+    large = lasting(examples()["plain"], 6.0)
+    [task] = large["spec"]["tasks"]
+    task["replicas"] = task["minAvailable"] = large["spec"]["minAvailable"] = 3
+    task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "14"
+    async with quadrant:
+        await cluster.create(large)
+        await until(lambda: _says(cluster, "not admitted by enqueue"))
+        assert (await cluster.get(PODS))["items"] == []
+        await volcanos.kubelets.join(["n3"], ROOM)
+        await until(lambda: _allocated(cluster, "42"))
+        assert await until_ended(cluster, ["plain"], 90.0) == {"plain": DONE}
+        assert volcanos.phases.of("plain")[:3] == ["Pending", "Inqueue", "Running"]
+        await until(lambda: _count(cluster, GROUPS, 0))
+        await until(lambda: _allocated(cluster, "0"))
+    assert (await cluster.get(f"{QUEUES}/default"))["status"]["state"] == "Open"
+
+
+async def test_what_volcano_placed_goes_on_and_the_next_job_is_placed_beside_it(
+    cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
+) -> None:
+    """Volcano's scheduler admitted a Job and bound its pods, and was stopped."""
+    await cluster.create(lasting(examples()["plain"], 600.0))
+    [group] = await until(lambda: _items(cluster, GROUPS, 1))
+    path = f"{GROUPS}/{group['metadata']['name']}"
+    await cluster.patch(path, {"status": {"phase": "Inqueue"}})
+    pods = await until(lambda: _items(cluster, PODS, 6))
+    for pod in pods:
+        await cluster.bind({"apiVersion": "v1", "kind": "Pod"} | pod, "n1")
+    async with quadrant as running:
+        await until(lambda: running.states()["running"] == 6)
+        await until(lambda: volcanos.phases.of("plain")[-1] == "Running")
+        await cluster.create(lasting(examples()["with-plugins"], 1.0))
+        assert await until_ended(cluster, ["with-plugins"], 90.0) == {"with-plugins": DONE}
+        nodes = await running.nodes_of(*(pod["metadata"]["name"] for pod in pods))
+    assert set(nodes.values()) == {"n1"}
+    assert len(nodes) == 6
+    assert "Pending" not in volcanos.phases.of("plain")[1:], "no step back"
+
+
+async def _items(cluster: ApiClient, path: str, count: int) -> list[Json] | None:
+    items: list[Json] = (await cluster.get(path))["items"]
+    return items if len(items) == count else None
+
+
+async def _count(cluster: ApiClient, path: str, count: int) -> bool:
+    return len((await cluster.get(path))["items"]) == count
+
+
+async def _says(cluster: ApiClient, text: str) -> bool:
+    """Whether a condition of the only PodGroup says so."""
+    groups = (await cluster.get(GROUPS))["items"]
+    conditions = [c for g in groups for c in (g.get("status") or {}).get("conditions") or ()]
+    return any(text in condition["message"] for condition in conditions)
+
+
+async def _allocated(cluster: ApiClient, cpu: str) -> bool:
+    """Whether the queue says that it has so much."""
+    status = (await cluster.get(f"{QUEUES}/default")).get("status") or {}
+    return bool((status.get("allocated") or {}).get("cpu") == cpu)
+
+
+async def _event(cluster: ApiClient, job: str, text: str) -> bool:
+    """Whether an event of the Job says so."""
+    selector = f"involvedObject.kind=Job,involvedObject.name={job}"
+    events = (await cluster.get(EVENTS, fieldSelector=selector))["items"]
+    return any(text in event["message"] for event in events)
