@@ -141,7 +141,7 @@ class ApiClient:
         value: Json = orjson.loads(text)
         return value
 
-    async def bind(self, pod: Json, node: str, *, code: int | None = 201) -> Json:
+    async def bind(self, pod: Json, node: str, *, code: int | None = 201, **query: str) -> Json:
         """Bind the pod to the node, as a scheduler does."""
         metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
         body = {
@@ -150,7 +150,7 @@ class ApiClient:
             "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        return await self.post(f"{await self.path_of(pod)}/binding", body, code=code)
+        return await self.post(f"{await self.path_of(pod)}/binding", body, code=code, **query)
 
     async def until(self, path: str, holds: Callable[[Json], bool]) -> Json:
         """The first answer of this kind, errors included: ask until it comes."""

@@ -13,7 +13,7 @@ import structlog
 
 from coordinator.cluster.kubernetes.api.objects import version_number
 from coordinator.cluster.kubernetes.api.reflector import WatchedKind
-from coordinator.cluster.kubernetes.bind_requests.objects import BindRequest, request_of
+from coordinator.cluster.kubernetes.bind_requests.objects import BindPhase, BindRequest, request_of
 from coordinator.cluster.kubernetes.state.pods import PodKey, PodRow
 
 log = structlog.get_logger(__name__)
@@ -26,6 +26,8 @@ class KnownRequest:
     """When it was first seen here; by our clock, since the server's is another machine's."""
     looked: float = 0.0
     """When the API server was last asked about it; 0: never."""
+    failed: float = 0.0
+    """When its failure was first seen; 0: it has not failed."""
 
 
 class BindRequestBook:
@@ -55,11 +57,15 @@ class BindRequestBook:
         """A request as it is now."""
         request_state = self._requests.get(request.key)
         if request_state is None or request_state.request.metadata.uid != request.metadata.uid:
-            self._requests[request.key] = KnownRequest(request, self._clock())
+            request_state = self._requests[request.key] = KnownRequest(request, self._clock())
         elif _version(request) >= _version(
             request_state.request
         ):  # our own write may be ahead of its watch
             request_state.request = request
+        if request_state.request.phase is not BindPhase.FAILED:
+            request_state.failed = 0.0
+        elif not request_state.failed:
+            request_state.failed = self._clock()
         self.wake(request.key)
 
     def drop(self, key: PodKey, uid: str) -> None:

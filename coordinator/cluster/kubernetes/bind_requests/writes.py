@@ -56,6 +56,9 @@ by the watch of the pod, and not from here."""
 SILENCE_SECONDS = 60.0
 """A request without an answer for longer is told of, and looked up on the API server, as often. The
 binder gives up a reservation after 40 s."""
+RETRY_SECONDS = 3.0
+"""How long a failure is no end. The binder tries again by itself after a second, as most shares of
+GPUs need: it looks for the ConfigMap that it has just written in a cache that lags."""
 FAILED = "BinderFailed"
 """Reason of a refusal. The binder's own words, which name the pod, are in the pod's condition and
 event of its making."""
@@ -187,7 +190,7 @@ class RequestWrites:
     def _waits(self, call: BindCall, i: int, known: KnownRequest) -> bool:
         """Whether the request is what is wanted, and there is nothing to do but to wait."""
         request, row, node = known.request, call.rows[i], call.requests.nodes[i]
-        if not request.is_of(row) or request.phase is BindPhase.FAILED:
+        if not request.is_of(row) or self._has_failed(known):
             return False
         if not request.asks(node, call.devices(i)) or not self._has_node(node):
             return False
@@ -198,6 +201,10 @@ class RequestWrites:
             self.counts.adopted += 1
         call.answer(i, BindAnswer.PENDING)
         return True
+
+    def _has_failed(self, known: KnownRequest) -> bool:
+        failed = known.request.phase is BindPhase.FAILED
+        return failed and self._clock() - known.failed >= RETRY_SECONDS
 
     async def _write(self, call: BindCall, i: int, row: PodRow) -> bool:
         """Write a request where there is none. True: decide anew."""

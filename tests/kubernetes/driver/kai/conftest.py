@@ -1,4 +1,4 @@
-"""A cluster with KAI's definitions and queues, a double of its binder, and Quadrant beside it."""
+"""A cluster with KAI's definitions, queues and binder, and Quadrant beside it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,31 @@ import pytest_asyncio
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import KAI, install
+from laboratory.local_kubernetes.identity import Identity
+from tests.builders.objects import kube_object
+from tests.kubernetes.definitions import install_kai
 from tests.kubernetes.driver.harness import Followed
+from tests.kubernetes.driver.kai.binder import RESERVATIONS, KaiBinder
 from tests.kubernetes.driver.kai.objects import QUEUES, beside_binder
-from tests.kubernetes.kai_binder import KaiBinder
 
 
 @pytest_asyncio.fixture
-async def binder(cluster: ApiClient) -> AsyncIterator[KaiBinder]:
-    await install(cluster, *KAI)
-    await cluster.create(*QUEUES)
-    binder = KaiBinder(cluster)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(binder.run())
-        yield binder
-        task.cancel()
+async def binder(
+    cluster: ApiClient, control_plane: ControlPlane, proxied: Identity
+) -> AsyncIterator[KaiBinder]:
+    """It reaches the API server by way of the proxy."""
+    await install_kai(cluster)
+    await cluster.create(*QUEUES, kube_object("v1", "Namespace", RESERVATIONS))
+    binder = KaiBinder(control_plane, cluster, proxied)
+    binder.process.start()
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(binder.name_devices())
+            yield binder
+            task.cancel()
+        binder.process.check()
+    finally:
+        binder.process.kill()
 
 
 @pytest_asyncio.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
 from laboratory.local_kubernetes.client import ApiClient
-from tests.builders.objects import kai_group, kai_queue
-from tests.kubernetes.driver.harness import Followed, followed, node, pod
+from tests.builders.objects import kai_group, kai_queue, kube_object
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -37,8 +37,11 @@ def beside_binder(
 
 
 def kai_pod(name: str, *, group: str = "", cpu: int = 1, **annotations: str) -> Json:
-    """Annotations by KAI's names, with _ for -."""
+    """Annotations by KAI's names, with _ for -. A share of a GPU has the ConfigMap that KAI's
+    webhook names."""
     notes = {key.replace("_", "-"): text for key, text in annotations.items()}
+    if any(key.startswith("gpu-") for key in notes):
+        notes["runai/shared-gpu-configmap"] = f"{name}-shared-gpu"
     if group:
         notes["pod-group-name"] = group
     labels = {"kai.scheduler/queue": "team"}
@@ -55,6 +58,37 @@ def gpu_node(name: str, gpus: int, *, cpu: int = 8) -> Json:
     for part in ("allocatable", "capacity"):
         node_item["status"][part] = node_item["status"][part] | {"nvidia.com/gpu": str(gpus)}
     return node_item
+
+
+async def refuse_bindings_to(cluster: ApiClient, node_name: str) -> None:
+    """Have the API server refuse every binding to the node, by a policy of the cluster."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    policy = "refuses-bindings"
+    await cluster.create(
+        kube_object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicy",
+            policy,
+            spec={
+                "matchConstraints": {"resourceRules": [rule | {"resources": ["pods/binding"]}]},
+                "validations": [{"expression": f"object.target.name != '{node_name}'"}],
+            },
+        ),
+        kube_object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicyBinding",
+            policy,
+            spec={"policyName": policy, "validationActions": ["Deny"]},
+        ),
+    )
+    (probe,) = await cluster.create(pod("probe", scheduler="nobody"))
+
+    async def refused() -> bool:
+        answer = await cluster.bind(probe, node_name, code=None, dryRun="All")
+        return bool(answer.get("reason") == "Invalid")
+
+    await until(refused)
+    await cluster.delete(f"{PODS}/probe", gracePeriodSeconds="0")
 
 
 async def requests(cluster: ApiClient) -> dict[str, Json]:

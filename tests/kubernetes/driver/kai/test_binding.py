@@ -12,6 +12,7 @@ from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from laboratory.local_kubernetes.kubelets import started
 from shared.messages.messages import TaskState
 from tests.kubernetes.driver.harness import Followed, node, until
+from tests.kubernetes.driver.kai.binder import KaiBinder
 from tests.kubernetes.driver.kai.objects import (
     PODS,
     REQUESTS,
@@ -20,9 +21,11 @@ from tests.kubernetes.driver.kai.objects import (
     gang,
     kai_pod,
     phase,
+    refuse_bindings_to,
     requests,
 )
-from tests.kubernetes.kai_binder import KaiBinder
+from tests.kubernetes.faults.effects import Answer
+from tests.kubernetes.faults.proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -34,7 +37,7 @@ async def test_a_pod_is_bound_by_the_binder_and_runs(
     [created] = await cluster.create(kai_pod("a"))
     assert await quadrant.until_bound("a") == {"a": "n1"}
     await until(lambda: quadrant.states()["bound"] == 1)
-    assert binder.attempts == [("a", "n1")]
+    assert binder.bound() == [("a", "n1")]
     request = (await requests(cluster))["a"]
     assert request["spec"] == {
         "podName": "a",
@@ -79,15 +82,13 @@ async def test_pods_that_the_binder_fails_to_bind_are_placed_elsewhere(
 ) -> None:
     """They fit best on a node that fails each time: it is quarantined, as where a kubelet
     refuses."""
-    binder.fails = lambda request: (
-        "no such volume" if request["spec"]["selectedNode"] == "bad" else ""
-    )
+    await refuse_bindings_to(cluster, "bad")
     await cluster.create(node("bad", cpu=8), node("good", cpu=9))
     names = [f"p{number}" for number in range(6)]
     await cluster.create(*(kai_pod(name) for name in names))
     assert set((await quadrant.until_bound(*names)).values()) == {"good"}
-    refused = sum(at == "bad" for _, at in binder.attempts)
-    assert refused == binder_of(quadrant).counts.failed >= REFUSALS
+    refused = sum(at == "bad" for _, at, _ in binder.attempts())
+    assert refused >= binder_of(quadrant).counts.failed >= REFUSALS
     core = quadrant.service.service.core
     assert [(core.names[row], q.reason) for row, q in core.quarantines.now.items()] == [
         ("bad", writes.FAILED)
@@ -98,32 +99,34 @@ async def test_pods_that_the_binder_fails_to_bind_are_placed_elsewhere(
 
 
 async def test_a_gang_is_whole_in_the_end_where_the_binder_fails_for_some_of_it(
-    quadrant: Followed, cluster: ApiClient, binder: KaiBinder
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
 ) -> None:
     names = [f"g{number}" for number in range(4)]
-    failures = iter(["busy"] * 3)
-    binder.fails = lambda request: next(failures, "") if request["spec"]["podName"] != "g0" else ""
+    for name in names[1:]:
+        proxy.inject(Answer(500), method="POST", part=f"/pods/{name}/binding", times=99)
     await cluster.create(*(node(f"n{number}", cpu=2) for number in range(3)), gang("ring", 4))
     await cluster.create(*(kai_pod(name, group="ring") for name in names))
+    await until(lambda: binder_of(quadrant).counts.failed >= 3)
+    proxy.clear()
     await quadrant.until_bound(*names)
     await until(lambda: quadrant.states()["bound"] == 4)
-    assert binder_of(quadrant).counts.failed == 3
 
 
-async def test_a_failure_below_the_limit_of_its_request_is_not_the_end(
-    quadrant: Followed, cluster: ApiClient, binder: KaiBinder
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_a_failure_after_which_the_binder_tries_again_is_not_the_end(
+    quadrant: Followed, cluster: ApiClient, binder: KaiBinder, proxy: FaultyProxy, limit: int
 ) -> None:
-    """As of a request that KAI's scheduler left: the binder tries again after a second."""
-    first = iter(["the API server was busy"])
-    binder.fails = lambda request: next(first, "")
-    binder.silent = True
+    """It does so after a second, once. ``limit``: attempts that the request allows; 2 as of a
+    request that KAI's scheduler left."""
+    busy = proxy.inject(Answer(500), method="POST", part="/pods/a/binding")
+    binder.pause()
     await cluster.create(node("n1"), kai_pod("a"))
     [request] = (await until(lambda: _written(cluster, 1))).values()
-    binder.silent = False
     assert request["spec"]["backoffLimit"] == 1
-    await cluster.patch(f"{REQUESTS}/a", {"spec": {"backoffLimit": 2}})
+    await cluster.patch(f"{REQUESTS}/a", {"spec": {"backoffLimit": limit}})
+    binder.resume()
     assert await quadrant.until_bound("a") == {"a": "n1"}
-    assert binder.attempts == [("a", "n1")] * 2
+    assert (busy.met, binder.bound()) == (1, [("a", "n1")])
     counts = binder_of(quadrant).counts
     assert (counts.written, counts.failed) == (1, 0), "one request, which was never taken back"
 
@@ -133,7 +136,7 @@ async def test_a_silent_binder_is_told_of_and_waited_for(
 ) -> None:
     monkeypatch.setattr(writes, "SILENCE_SECONDS", 1.0)
     monkeypatch.setattr(writes, "WAIT_SECONDS", 0.5)
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"), node("n2"), kai_pod("a"))
     requested = await until(lambda: _written(cluster, 1))
     await until(lambda: bool(binder_of(quadrant).problem))
@@ -146,7 +149,7 @@ async def test_a_silent_binder_is_told_of_and_waited_for(
     assert (counts.written, counts.withdrawn) == (1, 0)
     [state] = quadrant.jobs()
     assert state.states[0] == TaskState.BINDING, "its room is held"
-    binder.silent = False
+    binder.resume()
     await quadrant.until_bound("a")
     await until(lambda: not binder_of(quadrant).problem)
 
@@ -155,25 +158,25 @@ async def test_many_requests_without_an_answer_hold_up_no_other_bind(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
     """More than calls to the cluster may be under way."""
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1", cpu=64))
     for number in range(3 * CALLS):
         await cluster.create(kai_pod(f"p{number}"))
         await until(lambda count=number + 1: _written(cluster, count))  # type: ignore[misc]
-    binder.silent = False
+    binder.resume()
     await quadrant.until_bound(*(f"p{number}" for number in range(3 * CALLS)))
 
 
 async def test_a_node_that_goes_takes_its_requests_along(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"), kai_pod("a"))
     await until(lambda: _written(cluster, 1))
     await cluster.delete("/api/v1/nodes/n1")
     await cluster.create(node("n2"))
     await until(lambda: _selects(cluster, "a", "n2"))
-    binder.silent = False
+    binder.resume()
     assert await quadrant.until_bound("a") == {"a": "n2"}
 
 
@@ -181,7 +184,7 @@ async def test_a_pod_of_the_same_name_gets_a_request_of_its_own(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
     """As of a StatefulSet, before the garbage collector was there."""
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"), kai_pod("a"))
     [old] = (await until(lambda: _written(cluster, 1))).values()
     await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")
@@ -193,7 +196,7 @@ async def test_a_pod_of_the_same_name_gets_a_request_of_its_own(
 
     new = await until(replaced)
     assert new["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
-    binder.silent = False
+    binder.resume()
     await quadrant.until_bound("a")
 
 
@@ -201,7 +204,7 @@ async def test_the_request_of_a_pod_that_goes_before_it_is_bound_goes_at_once(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
     """The binder would bind the next pod of the name by it."""
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"), kai_pod("a"))
     await until(lambda: _written(cluster, 1))
     await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")

@@ -8,11 +8,12 @@ import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.definitions import KAI, install
 from shared.model.gpu_request import WHOLE
 from shared.model.kai_devices import shared_groups
 from tests.coordinator.service.metrics.scrape import scrape, total
+from tests.kubernetes.definitions import install_kai
 from tests.kubernetes.driver.harness import Followed, until
+from tests.kubernetes.driver.kai.binder import KaiBinder
 from tests.kubernetes.driver.kai.objects import (
     GROUP,
     QUEUES,
@@ -23,7 +24,6 @@ from tests.kubernetes.driver.kai.objects import (
     kai_pod,
     requests,
 )
-from tests.kubernetes.kai_binder import KaiBinder
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -112,7 +112,7 @@ async def test_a_gpu_is_free_again_once_its_shares_have_gone(
 async def test_where_quadrant_binds_the_binding_says_the_devices(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
-    await install(cluster, *KAI)
+    await install_kai(cluster)
     await cluster.create(*QUEUES, gpu_node("n1", 2))
     kubeconfig = control_plane.admin.kubeconfig
     async with beside_binder(

@@ -10,13 +10,15 @@ import pytest_asyncio
 
 from coordinator.cluster.kubernetes.api import reflector
 from laboratory.local_kubernetes.client import ApiClient
-from laboratory.local_kubernetes.definitions import KAI, install, remove
+from laboratory.local_kubernetes.definitions import remove
 from laboratory.local_kubernetes.identity import Identity
+from tests.kubernetes.definitions import definition, install_kai
 from tests.kubernetes.driver.harness import Followed, node, until
+from tests.kubernetes.driver.kai.binder import KaiBinder
 from tests.kubernetes.driver.kai.objects import beside_binder, binder_of, kai_pod, requests
 from tests.kubernetes.faults.effects import Answer, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
-from tests.kubernetes.kai_binder import KaiBinder
+from tests.kubernetes.servers.build import KAI
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -28,7 +30,7 @@ NAMES = ("a", "b", "c", "d")
 async def quadrant(
     binder: KaiBinder, cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
-    """It reaches the API server by way of the proxy; the binder does not."""
+    """It reaches the API server by way of the proxy, as the binder does."""
     await cluster.create(node("n1", cpu=8), node("n2", cpu=8))
     async with beside_binder(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         await until(lambda: running.observed.cluster.mirror.complete)
@@ -44,7 +46,7 @@ async def test_a_request_without_an_answer_is_looked_up_and_not_written_twice(
     await quadrant.until_bound(*NAMES)
     await until(lambda: quadrant.states()["bound"] == len(NAMES))
     assert (lost.met, unheard.met) == (2, 2)
-    assert sorted(pod for pod, _ in binder.attempts) == list(NAMES), "each was asked for once"
+    assert sorted(pod for pod, _ in binder.bound()) == list(NAMES), "each was asked for once"
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
@@ -59,16 +61,15 @@ async def test_a_storm_of_refusals_delays_requests_and_loses_none(
 
 
 async def test_a_failed_request_whose_deletion_had_no_answer_is_placed_again(
-    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy, binder: KaiBinder
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
 ) -> None:
-    failures = iter(["busy", "busy"])
-    binder.fails = lambda request: next(failures, "")
+    proxy.inject(Answer(500), method="POST", part="/pods/a/binding", times=99)
     lost = proxy.inject(LoseAnswer(), method="DELETE", part=PART, times=1)
     await cluster.create(kai_pod("a"))
+    await proxy.until_met(lost)
+    proxy.clear()
     await quadrant.until_bound("a")
     await until(lambda: quadrant.states()["bound"] == 1)
-    assert lost.met == 1
-    assert len(binder.attempts) == 3
     assert set(await requests(cluster)) == {"a"}
 
 
@@ -76,12 +77,11 @@ async def test_a_cluster_without_kais_definitions_is_told_of_and_waited_for(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "MISSING_SECONDS", 0.5)
-    *_, definition = KAI
-    binder.silent = True
-    await remove(cluster, definition)
+    binder.pause()
+    await remove(cluster, definition(KAI, "BindRequest"))
     await until(lambda: "install KAI's definitions" in binder_of(quadrant).problem)
     await cluster.create(kai_pod("a"))
-    await install(cluster, definition)
-    binder.silent = False
+    await install_kai(cluster)
+    binder.resume()
     await quadrant.until_bound("a")
     assert binder_of(quadrant).problem == ""

@@ -11,6 +11,7 @@ from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.kubernetes.driver.harness import Followed, node, until
+from tests.kubernetes.driver.kai.binder import KaiBinder
 from tests.kubernetes.driver.kai.objects import (
     PODS,
     REQUESTS,
@@ -23,7 +24,6 @@ from tests.kubernetes.driver.kai.objects import (
     requests,
 )
 from tests.kubernetes.driver.test_rights import kai_ledger
-from tests.kubernetes.kai_binder import KaiBinder
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -38,7 +38,7 @@ async def test_requests_that_a_dead_leader_wrote_are_its_successors(
     """It died between writing and the binder's answer. A share keeps its device: the bind stream is
     read again."""
     kubeconfig = control_plane.admin.kubeconfig
-    binder.silent = True
+    binder.pause()
     names = [f"g{number}" for number in range(3)]
     await cluster.create(gpu_node("n1", 2), gpu_node("n2", 2), gang("ring", 3))
     async with beside_binder(redis_url, short_dir / "a", cluster, kubeconfig):
@@ -46,7 +46,7 @@ async def test_requests_that_a_dead_leader_wrote_are_its_successors(
         before = await until(lambda: _written(cluster, 3))
     async with beside_binder(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         await until(lambda: binder_of(second).counts.adopted == 3)
-        binder.silent = False
+        binder.resume()
         nodes = await second.until_bound(*names)
         await until(lambda: second.states()["bound"] == 3)
         counts = binder_of(second).counts
@@ -68,7 +68,7 @@ async def test_a_request_that_was_written_and_lost_is_written_again_with_its_dev
 ) -> None:
     """Somebody deleted it while no leader was there."""
     kubeconfig = control_plane.admin.kubeconfig
-    binder.silent = True
+    binder.pause()
     await cluster.create(gpu_node("n1", 1))
     async with beside_binder(redis_url, short_dir / "a", cluster, kubeconfig):
         await cluster.create(kai_pod("half", gpu_fraction="0.5"))
@@ -76,7 +76,7 @@ async def test_a_request_that_was_written_and_lost_is_written_again_with_its_dev
     await cluster.delete(await cluster.path_of(_typed(before)))
     async with beside_binder(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         [after] = (await until(lambda: _written(cluster, 1))).values()
-        binder.silent = False
+        binder.resume()
         await second.until_bound("half")
     assert after["spec"] == before["spec"]
     assert after["metadata"]["annotations"] != before["metadata"]["annotations"], "its own epoch"
@@ -88,7 +88,7 @@ async def test_a_deposed_leaders_request_is_found_out_and_withdrawn(
     """It comes late, for a pod that waits for room, and for one that the ledger has elsewhere."""
     monkeypatch.setattr(strays, "STRAY_SECONDS", 1.0)
     monkeypatch.setattr(strays, "SWEEP_SECONDS", 0.3)
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"), node("n2"), kai_pod("a"), kai_pod("waits", cpu=64))
     reached = await until(lambda: _written(cluster, 1))
     ledger = reached["a"]["metadata"]["annotations"][STATEMENT].partition("/")[0]
@@ -106,9 +106,9 @@ async def test_a_deposed_leaders_request_is_found_out_and_withdrawn(
     await cluster.patch(f"{REQUESTS}/a", changed)
     await until(lambda: binder_of(quadrant).counts.withdrawn == 1)
     await until(lambda: _selects(cluster, "a", ours))
-    binder.silent = False
+    binder.resume()
     assert await quadrant.until_bound("a") == {"a": ours}
-    assert binder.attempts == [("a", ours)]
+    assert binder.bound() == [("a", ours)]
 
 
 async def test_a_request_that_kais_scheduler_left_is_its_binders_to_do(
@@ -120,14 +120,14 @@ async def test_a_request_that_kais_scheduler_left_is_its_binders_to_do(
 ) -> None:
     """Quadrant decides about the pod as well; the API server binds it once, and the books follow
     it, wherever it is."""
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"))
     [pod] = await cluster.create(kai_pod("a"))
     await cluster.create(_request(pod, "n1", ""))
     kubeconfig = control_plane.admin.kubeconfig
     async with beside_binder(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         await until(lambda: binder_of(quadrant).counts.adopted == 1)
-        binder.silent = False
+        binder.resume()
         await quadrant.until_bound("a")
         await until(lambda: quadrant.states()["bound"] == 1)
         assert binder_of(quadrant).counts.written == 0
@@ -136,14 +136,14 @@ async def test_a_request_that_kais_scheduler_left_is_its_binders_to_do(
 async def test_a_pod_that_the_binder_put_elsewhere_is_adopted_there(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1"), node("n2"))
     [pod] = await cluster.create(kai_pod("a"))
     [request] = (await until(lambda: _written(cluster, 1))).values()
     other = {"n1": "n2", "n2": "n1"}[request["spec"]["selectedNode"]]
     await cluster.bind({"apiVersion": "v1", "kind": "Pod"} | pod, other)
     await until(lambda: quadrant.states()["bound"] == 1)
-    binder.silent = False
+    binder.resume()
     [state] = quadrant.jobs()
     core = quadrant.service.service.core
     assert core.names[state.rows[0]] == other
@@ -194,7 +194,7 @@ async def test_after_a_lost_ledger_pods_are_fenced_off_before_a_request_is_writt
 ) -> None:
     """The old ledger's leader may have bound by itself, and that binding may be on its way."""
     kubeconfig = control_plane.admin.kubeconfig
-    binder.silent = True
+    binder.pause()
     await cluster.create(node("n1", cpu=4))
     async with beside_binder(redis_url, short_dir / "a", cluster, kubeconfig):
         await cluster.create(kai_pod("a"))
@@ -203,6 +203,6 @@ async def test_after_a_lost_ledger_pods_are_fenced_off_before_a_request_is_writt
         writes = second.observed.writes
         assert writes is not None
         await until(lambda: writes.counts.fences == 1)
-        binder.silent = False
+        binder.resume()
         await second.until_bound("a")
         assert writes.leases.before == "", "or every later start would fence again"

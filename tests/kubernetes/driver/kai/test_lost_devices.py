@@ -13,8 +13,8 @@ from shared.model.gpu_request import WHOLE
 from shared.units.things import Things
 from tests.conftest import flush
 from tests.kubernetes.driver.harness import Followed, node, until
+from tests.kubernetes.driver.kai.binder import KaiBinder
 from tests.kubernetes.driver.kai.objects import Json, beside_binder, gpu_node, kai_pod
-from tests.kubernetes.kai_binder import KaiBinder
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -40,7 +40,8 @@ async def test_no_share_is_given_twice_after_a_lost_ledger(  # noqa: PLR0917
     """Two GPUs, of which pods have six tenths each: no other pod of this size fits, and one of four
     tenths does. ``by``: who binds."""
     kubeconfig = control_plane.admin.kubeconfig
-    binder.silent = by == "quadrant"
+    if by == "quadrant":
+        binder.pause()
     await cluster.create(gpu_node("n1", 2))
     pods = [kai_pod(name, gpu_fraction="0.6") for name in ("x", "y")]
     async with beside_binder(
@@ -99,7 +100,8 @@ async def test_no_instance_of_a_gpu_is_given_twice_after_a_lost_ledger(  # noqa:
 ) -> None:
     """Two pods have one of two small instances, and the large one. ``by``: who binds."""
     kubeconfig = control_plane.admin.kubeconfig
-    binder.silent = by == "quadrant"
+    if by == "quadrant":
+        binder.pause()
     small, large = "1g.10gb", "3g.40gb"
     await cluster.create(mig_node("n1", {small: 2, large: 1}))
     async with beside_binder(

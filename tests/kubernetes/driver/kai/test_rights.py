@@ -13,9 +13,14 @@ from tests.deploy.rendered import render, rights_of_ours
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
 from tests.kubernetes.driver.harness import node, until
-from tests.kubernetes.driver.kai.objects import beside_binder, binder_of, kai_pod
+from tests.kubernetes.driver.kai.binder import KaiBinder
+from tests.kubernetes.driver.kai.objects import (
+    beside_binder,
+    binder_of,
+    kai_pod,
+    refuse_bindings_to,
+)
 from tests.kubernetes.driver.test_rights import rights_of
-from tests.kubernetes.kai_binder import KaiBinder
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -40,13 +45,13 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
     rules = rights_of_ours(render("kai"))
     await grant(cluster, user(NAME), rules)
     await cluster.create(node("bad", cpu=4), node("good", cpu=5))
-    binder.fails = lambda request: "no" if request["spec"]["selectedNode"] == "bad" else ""
-    binder.silent = True
+    await refuse_bindings_to(cluster, "bad")
+    binder.pause()
     kubeconfig = control_plane.user(NAME).kubeconfig
     async with beside_binder(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         await cluster.create(kai_pod("a"))
         await until(lambda: binder_of(quadrant).server.looks > 0)
-        binder.silent = False
+        binder.resume()
         await cluster.create(*(kai_pod(f"p{number}") for number in range(4)))
         await quadrant.until_bound("a", *(f"p{number}" for number in range(4)))
         assert binder_of(quadrant).counts.failed > 0

@@ -1,0 +1,79 @@
+"""KAI's binder as a process, and a hollow kubelet of the pods that it reserves GPUs by."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from http import HTTPStatus
+
+import orjson
+
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.kubelets import changes, path_of
+from laboratory.local_kubernetes.server_process import ServerProcess
+from tests.kubernetes.controllers import kai_binder
+from tests.kubernetes.driver.kai.objects import Json
+
+RESERVATIONS = "kai-resource-reservation"
+_PODS = f"/api/v1/namespaces/{RESERVATIONS}/pods"
+_INDEX = "run.ai/reserve_for_gpu_index"
+
+
+class KaiBinder:
+    """Started under an identity of which no other program binds pods."""
+
+    def __init__(self, plane: ControlPlane, client: ApiClient, identity: Identity) -> None:
+        self._client = client
+        self._log = plane.audit_log
+        self._log_begin = plane.audit_log.stat().st_size
+        self.process = ServerProcess(kai_binder(identity.kubeconfig), plane.folder)
+
+    def pause(self) -> None:
+        """Have it stand still, as on a machine without a core for it."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def attempts(self) -> list[tuple[str, str, int]]:
+        """(pod, node, code of the answer) of each binding that was asked for, in order."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_begin)
+            entries = [orjson.loads(line) for line in log if b'"binding"' in line]
+        return [
+            (
+                entry["objectRef"]["name"],
+                entry["requestObject"]["target"]["name"],
+                entry["responseStatus"]["code"],
+            )
+            for entry in entries
+        ]
+
+    def bound(self) -> list[tuple[str, str]]:
+        """(pod, node) of each binding that the API server accepted, in order."""
+        return [(pod, node) for pod, node, code in self.attempts() if code == HTTPStatus.CREATED]
+
+    async def reservations(self) -> list[Json]:
+        items: list[Json] = (await self._client.get(_PODS))["items"]
+        return items
+
+    async def name_devices(self) -> None:
+        """Write on each reservation which GPU it has, as the program in its container does."""
+        taken: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        async for kind, pod in changes(self._client, _PODS):
+            devices = taken[pod["spec"]["nodeName"]]
+            name = pod["metadata"]["name"]
+            if kind == "DELETED":
+                devices.pop(name, None)
+            elif name not in devices:
+                free = set(range(len(devices) + 1)) - set(devices.values())
+                devices[name] = min(free)
+                note = {"metadata": {"annotations": {_INDEX: str(devices[name])}}}
+                await self._client.patch(path_of(pod), note, code=None)
