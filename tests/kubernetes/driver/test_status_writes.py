@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from coordinator.cluster.kubernetes.writes import status_queue
 from laboratory.local_kubernetes.client import ApiClient
-from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
+from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.driver.test_statuses import events_of, group_status, scheduled
 from tests.kubernetes.faults.effects import Answer, HoldRequest
@@ -32,7 +32,7 @@ async def quadrant(
     cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """It reaches the API server by way of the proxy. One node of four cores."""
-    await install(cluster, *VOLCANO)
+    await install_volcano(cluster)
     await cluster.create(node("n1"))
     async with followed(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         await until(lambda: running.observed.cluster.mirror.complete)

@@ -35,11 +35,14 @@ that nobody provides."""
 async def test_every_example_runs_to_its_end(
     cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
 ) -> None:
-    """Their pods are made after the admission of their PodGroup, and not before."""
+    """Their pods are made after the admission of their PodGroup, and not before. Volcano has to
+    see a task run that another depends on: an ended one does not count as ready."""
     jobs = examples()
     ending = jobs.keys() - WAITING
     async with quadrant:
-        await cluster.create(*(lasting(job, 1.0) for job in jobs.values()))
+        await cluster.create(
+            *(lasting(job, 10.0 if "dependsOn" in str(job) else 1.0) for job in jobs.values())
+        )
         assert await until_ended(cluster, ending, 90.0) == dict.fromkeys(ending, DONE)
         for name, reason in WAITING.items():
             await until(lambda name=name, reason=reason: _event(cluster, name, reason))  # type: ignore[misc]

@@ -38,14 +38,13 @@ async def running(
             yield running
 
 
-def template(cpu: float = 1, *, seconds: float | None = None, **annotations: str) -> Json:
-    notes = dict(annotations) | ({} if seconds is None else {DURATION: str(seconds)})
+def template(cpu: float = 1, *, annotations: dict[str, str] | None = None) -> Json:
     spec = {"schedulerName": "volcano", "containers": [container(cpu, "", image="i")]}
-    return {"metadata": {"labels": {"app": "a"}, "annotations": notes}, "spec": spec}
+    return {"metadata": {"labels": {"app": "a"}, "annotations": annotations or {}}, "spec": spec}
 
 
 def batch_job(name: str, pods: int, cpu: float = 1, *, seconds: float = 0.5) -> Json:
-    made = template(cpu, seconds=seconds)
+    made = template(cpu, annotations={DURATION: str(seconds)})
     made["spec"]["restartPolicy"] = "Never"
     spec = {"parallelism": pods, "completions": pods, "template": made}
     return kube_object("batch/v1", "Job", name, spec=spec)
@@ -73,7 +72,7 @@ async def test_replicas_start_and_those_of_a_larger_number_follow(
 ) -> None:
     """All are one PodGroup's, whose queue the pods name."""
     await cluster.create(queue("research", weight=1))
-    await cluster.create(workload(kind, "w", 3, template(**{QUEUE_NAME: "research"})))
+    await cluster.create(workload(kind, "w", 3, template(annotations={QUEUE_NAME: "research"})))
     await until(lambda: _running(cluster, 3))
     path = f"{APPS}/{kind.lower()}s/w"
     await cluster.patch(path, {"spec": {"replicas": 5}})
@@ -110,7 +109,7 @@ async def test_thirteen_jobs_that_have_ended_leave_an_empty_cluster(
 
 async def _running(cluster: ApiClient, count: int) -> bool:
     pods = (await cluster.get(PODS))["items"]
-    return sum(p["status"].get("phase") == "Running" for p in pods) == count
+    return [pod["status"].get("phase") for pod in pods].count("Running") == count
 
 
 async def _ready(cluster: ApiClient, path: str, count: int) -> bool:
