@@ -196,11 +196,12 @@ KILLERS = {
     "rules: taken[name] -> false": "a_task_is_placed_once-0",
     "rules: not rec -> false": "job_and_node_reads_are_checked-0",
     "rules: rec[2] ~= specs[o] -> false": "job_and_node_reads_are_checked-0",
-    "rules: held + n < minimum and held <= 0 and not (extras[turn] or NONE)[7] -> false": (
+    "rules: rec[7 + 3 * above] <= n and lacks(rec, above) "
+    "and not (extras[turn] or NONE)[7] -> false": (
         "a_gang_never_comes_to_stand_between_zero_and_its_minimum-0"
     ),
     "rules: found -> false": "a_gang_never_comes_to_stand_between_zero_and_its_minimum-0",
-    "rules: rec[7 + 3 * group] < rec[6 + 3 * group] and before[group] <= 0 -> false": (
+    "rules: before[group] <= 0 and lacks(rec, group) -> false": (
         "a_gang_never_comes_to_stand_between_zero_and_its_minimum-0"
     ),
     "rules: over -> false": "queue_limits_hold_for_every_ancestor-0",

@@ -97,3 +97,9 @@ def test_checks_are_found_in_the_text() -> None:
 
 def test_the_excluded_mutants_still_exist() -> None:
     assert set(NO_CHECKS) <= set(MUTANTS)
+
+
+def test_each_killer_is_a_scenario_and_kills_a_mutant() -> None:
+    """A name that nothing has would only make its mutant slow: all scenarios would be tried."""
+    assert {f"test_{killer}" for killer in KILLERS.values()} <= set(SCENARIOS)
+    assert set(KILLERS) <= set(MUTANTS)
