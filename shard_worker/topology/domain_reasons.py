@@ -53,7 +53,9 @@ def why_not(search: DomainSearch) -> tuple[Reason, str]:
 
         at = sub.allocated_hyper_node
         needed = tasks[: sub.minimum]
-        text = _within(search, sub.topology, at, needed=needed, waiting=tasks, good=good)
+        text = _within(
+            search, sub.topology, at, needed=needed, waiting=tasks, good=good, together=True
+        )
         if text:
             return Reason.TOPOLOGY_PLACEMENT_FAILED, f"sub job {sub.name}: {text}"
     return (
@@ -70,8 +72,12 @@ def _within(
     needed: Sequence[TaskInfo],
     waiting: Sequence[TaskInfo],
     good: Callable[[], bool],
+    together: bool = False,
 ) -> str:
-    """Why no domain allowed by the topology suffices; "" if the counts alone do not explain it."""
+    """Why no domain allowed by the topology suffices; "" if the counts alone do not explain it.
+
+    ``together``: the domain must have room for all waiting tasks, as it must for a sub job.
+    """
     tree = search.tree
     highest = tree.highest(topology)
     if highest is None:
@@ -85,7 +91,7 @@ def _within(
     groups = alike(waiting)
     if all(search.room.hopeless(domain, groups, good, "why") for domain in among):
         return shortfall(search.room, needed, among)
-    if not allocated and all(_short(search.room, waiting, domain) for domain in among):
+    if together and not allocated and all(_short(search.room, waiting, d) for d in among):
         return f"{shortfall(search.room, waiting, among)}, and all its tasks are looked at together"
     return ""
 

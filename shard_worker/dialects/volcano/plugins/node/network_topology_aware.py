@@ -99,6 +99,10 @@ class NetworkTopologyAware:
     def _for_sub_job(
         self, sub: SubJob, within: HyperDomain, purpose: Purpose, world: World
     ) -> list[list[HyperDomain]]:
+        if not sub.job.has_sub_groups:
+            # The sub job is the job, whose gradients have been asked. All its waiting tasks need
+            # not fit: what is beyond the minimum may wait.
+            return [[within]]
         pending = [task for task in sub.tasks if task.status is Status.PENDING]
         return self._gradients(
             sub.topology,

@@ -185,7 +185,7 @@ def test_the_lowest_tier_first_and_only_where_the_minimum_fits() -> None:
     gradients = ssn.job_gradients(job, root, Purpose.ALLOCATE)
     assert names(gradients) == [["r0", "r2", "r3"], ["row0", "row1"], [TOP]]
     inside = ssn.sub_job_gradients(job.subs[""], tree_of(ssn).domains["row0"], Purpose.ALLOCATE)
-    assert names(inside) == [["r0"], ["row0"]]
+    assert names(inside) == [["row0"]]  # a job without sub groups is looked at once
 
 
 def test_for_evictions_the_widest_first_what_runs_there_does_not_count() -> None:
