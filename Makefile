@@ -12,6 +12,7 @@ WORKERS ?= 3
 SOAK_SEEDS ?= 0..19999
 SOAK_CLUSTERS ?= 0..1999
 SOAK_SEED ?= 1
+SOAK_VARIANTS ?= 20000
 SOAK_SECONDS ?= 600
 PAIRS ?= 7
 SIZES ?= basic wide
@@ -36,7 +37,7 @@ DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 INSTALL_QUADRANT := echo "Installing quadrant itself" >&2 && $(BIN)/python -m pip \
 	--disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 
-.PHONY: help install run test test-all test-fast test-slow test-alone test-kubernetes test-thorough durations kubernetes bench-compare soak check fmt reference lock clean
+.PHONY: help install run test test-all test-fast test-slow test-alone test-kubernetes test-thorough durations kubernetes oracle bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -82,17 +83,21 @@ test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of object
 kubernetes: $(DEV_STAMP) ## Build the API server, etcd and the controllers of the tests, once (needs Go)
 	@$(BIN)/python -m tests.kubernetes.servers.build
 
+oracle: $(DEV_STAMP) ## Build the programs that run Volcano's own code, once (needs Go)
+	@$(BIN)/python -m tests.oracle.build
+
 bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision, in pairs (PAIRS=7, SIZES, BOUND)
 	@test -n "$(BASE)" || { echo "Name the revision to compare with: make bench-compare BASE=HEAD~1" >&2; exit 2; }
 	@$(BIN)/python -m tests.bench_compare --base "$(BASE)" --pairs $(PAIRS) --sizes $(SIZES) \
 		--bound $(BOUND) --policy $(POLICY) -o $(OUTPUT)
 
-soak: $(DEV_STAMP) ## Hours more: all examples of the fast tests, every state of the model, 20,000 seeds, 2,000 random clusters, ten minutes of real faults
+soak: $(DEV_STAMP) ## Hours more: all examples of the fast tests, every state of the model, 20,000 seeds, 2,000 random clusters, 20,000 variants beside Volcano, ten minutes of real faults
 	@EXAMPLES=all $(MAKE) --no-print-directory test-fast
 	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
 	@$(BIN)/python -m tests.random_clusters $(SOAK_CLUSTERS)
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
+	@! command -v go >/dev/null || $(BIN)/python -m tests.oracle --variants $(SOAK_VARIANTS) --seed $(SOAK_SEED)
 	@! command -v go >/dev/null || $(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS) \
 		--cluster kubernetes --servers "$$($(BIN)/python -m tests.kubernetes.servers.build)"
 

@@ -62,6 +62,8 @@ class ShardedRun:
     one_session: bool = False
     """Stop where one session would: what is bound does not begin to run, what is evicted does not
     leave, and so nothing follows from it."""
+    window: int = 16
+    """Turns that are open at a time. With 1 the sequence of turns is Volcano's."""
     quiet: float = QUIET
     """Seconds of virtual time without changes after which the run ends. Idle services cost as much
     as busy ones: of a small case it is most of the time."""
@@ -90,7 +92,9 @@ def run_sharded(
 
     def core() -> Coordinator:
         walls = sharding.mode is Mode.HARD
-        order = Order(open_session(policy), window=16, walls=walls, count_first=countable)
+        order = Order(
+            open_session(policy), window=sharding.window, walls=walls, count_first=countable
+        )
         order.picking.usage.measured(recorded.objects.queue_usage)
         order.contexts.usage = lambda: recorded.objects.usage
         dispatcher = Dispatcher(sharding.shards, turns_per_call=4)

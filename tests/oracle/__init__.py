@@ -1,0 +1,1 @@
+"""Differential oracle: Volcano's own code and ours decide the same random scenarios."""

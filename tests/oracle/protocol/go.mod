@@ -1,0 +1,3 @@
+module quadrant.dev/oracle/protocol
+
+go 1.26

@@ -1,0 +1,91 @@
+"""A set of our forms with the outcomes that Volcano's own code gave, to be replayed without Go.
+
+``python -m tests.oracle.recorded --variants 600 --seed 7`` writes it anew. The first line of the
+file says the version, the runs and the seed; each other line has a form and its different outcomes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import typer
+
+from tests.oracle.build import build, version
+from tests.oracle.compare import Scenario, among, decided, form_of
+from tests.oracle.differences import kind_of
+from tests.oracle.drawn import scenario_of
+from tests.oracle.outcome import Outcome, Shape
+from tests.oracle.peers import RUNS, ask
+
+FILE = Path(__file__).with_name("volcano.jsonl")
+FEW = 6
+"""A case with more different outcomes would say little."""
+MANY_RUNS = 2 * RUNS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A recorded case."""
+
+    scenario: Scenario
+    outcomes: list[Outcome]
+
+
+def cases() -> Iterator[Case]:
+    """The recorded cases."""
+    _, *lines = FILE.read_text("utf-8").splitlines()
+    for line in lines:
+        body = json.loads(line)
+        outcomes = [Outcome.read(outcome) for outcome in body["outcomes"]]
+        yield Case(scenario_of(body["id"], body["form"]), outcomes)
+
+
+def record(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The lines of so many cases in which something happens, with a few outcomes each."""
+    binary, number, written = build("volcano"), 0, 0
+    while written < count:
+        forms = {f"v{i}": form_of(Random(f"{seed} {i}")) for i in range(number, number + 100)}
+        number += 100
+        scenarios = [scenario_of(name, form) for name, form in forms.items()]
+        answers = ask(binary, scenarios, runs=MANY_RUNS)
+        for scenario, outcomes in zip(scenarios, answers, strict=True):
+            line = _line(scenario, forms[scenario["id"]], outcomes)
+            if line is not None and written < count:
+                written += 1
+                yield line
+
+
+def _line(
+    scenario: Scenario, form: dict[str, Any], outcomes: list[Outcome]
+) -> dict[str, Any] | None:
+    shape = Shape(scenario)
+    different = {shape.canonical(outcome): outcome for outcome in outcomes}
+    idle = not any(each.binds or each.evicted or each.pipelined for each in outcomes)
+    if idle or len(different) > FEW:
+        return None
+    line = {"id": scenario["id"], "form": form}
+    ours = decided(scenario, 0)
+    if not among(scenario, ours, outcomes) and kind_of(scenario, ours, outcomes) is None:
+        typer.echo(f"left out, it differs in no known kind: {json.dumps(line)}", err=True)
+        return None
+    return line | {"outcomes": [each.as_json() for each in different.values()]}
+
+
+def main(
+    count: Annotated[int, typer.Option("--variants", help="How many cases.")] = 600,
+    seed: Annotated[int, typer.Option(help="Seed of the forms.")] = 7,
+) -> None:
+    head = {"software": "Volcano", "version": version("volcano", "volcano.sh/volcano")}
+    head |= {"runs": str(MANY_RUNS), "seed": str(seed)}
+    lines = [head, *record(count, seed)]
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    FILE.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
