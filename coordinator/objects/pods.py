@@ -27,6 +27,7 @@ from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
+from shared.messages.reason import Reason
 from shared.model.devices import own_claim
 from shared.model.kai_devices import group_labels, received
 from shared.model.model import Role
@@ -228,6 +229,8 @@ def waiting_condition(read_model: ReadModel, jid: int, tix: int) -> Json:
     of_volcano = read_model.registry.dialect is Dialect.VOLCANO
     fits = of_volcano and read_model.is_fitting(jid, tix)
     reason = SCHEDULABLE if fits else UNSCHEDULABLE
+    if jid in read_model.core.order.theirs:
+        reason = Reason.OTHER_SCHEDULER  # nobody is to add a node for it
     at = failure.first if failure is not None else None
     return condition("PodScheduled", False, reason=reason, message=message, at=at)
 

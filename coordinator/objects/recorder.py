@@ -267,7 +267,8 @@ class Observing:
         wait."""
         state = self.core.order.jobs.get(jid)
         reason = None if state is None else why(self.core, state, names=self._names())
-        if state is None or reason is None:
+        # What another scheduler places waits for that one, whose events say why.
+        if state is None or reason is None or jid in self.core.order.theirs:
             return False
         story = self.stories.jobs.get(jid)
         reported = "" if story is None else story.word

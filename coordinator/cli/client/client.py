@@ -89,12 +89,16 @@ class KubeClient:
         self._servers = access.server.split(",")
         self._at = 0
         self._kept: http.client.HTTPConnection | None = None
+        self._warned: set[str] = set()
+        """Warnings of the server that were shown: each once for all objects of a command."""
 
     def twin(self) -> KubeClient:
         """Another client of the same server, with a connection of its own."""
-        return KubeClient(
+        twin = KubeClient(
             self.access, timeout=self._timeout, patience=self._patience, verbose=self._verbose
         )
+        twin._warned = self._warned
+        return twin
 
     def at_api_server(self) -> KubeClient:
         """A client of the API server through which this one reaches Quadrant."""
@@ -177,6 +181,11 @@ class KubeClient:
             time.sleep(pause)
         if answer.status >= 400:
             raise self._failure(answer, data)
+        for text in _warnings(answer):
+            if text not in self._warned:
+                self._warned.add(text)
+                sys.stdout.flush()
+                sys.stderr.write(f"Warning: {text}\n")
         return answer.status, data
 
     def _elsewhere(
@@ -396,6 +405,13 @@ def _causes(status: Mapping[str, Any], message: str) -> Iterator[str]:
         field, text = str(cause.get("field") or ""), str(cause.get("message") or "")
         if text not in message:
             yield f"{field}: {text}" if field else text
+
+
+def _warnings(answer: http.client.HTTPResponse) -> Iterator[str]:
+    """The texts of an answer's ``Warning`` headers: ``299 - "TEXT"``."""
+    for value in answer.headers.get_all("Warning") or ():
+        text = value.partition('"')[2].removesuffix('"')
+        yield text.replace('\\"', '"').replace("\\\\", "\\")
 
 
 def _pause(answer: http.client.HTTPResponse) -> float | None:

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 from coordinator.cli.options.records import CommandGroup
 
 
@@ -44,6 +45,16 @@ class CommandEntry:
         return command
 
 
+_REMEDIES = {
+    "create": "write the object to a file and run quadrant apply -f FILE, or use kubectl create",
+    **dict.fromkeys(
+        ("annotate", "edit", "label", "patch", "replace"),
+        "change the object's file and run quadrant apply -f FILE, or use kubectl",
+    ),
+}
+"""kubectl's commands that are not here -> what to do in their place."""
+
+
 def group_of(entries: Iterable[CommandEntry]) -> type[TyperGroup]:
     """The class of an application that has these subcommands."""
     table = {entry.name: entry for entry in entries}
@@ -60,6 +71,8 @@ def group_of(entries: Iterable[CommandEntry]) -> type[TyperGroup]:
             _flow(self)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if args and args[0] not in table and args[0] in _REMEDIES:
+                raise CommandError(f"no command {args[0]}; {_REMEDIES[args[0]]}", code=EXIT_USAGE)
             name, command, rest = super().resolve_command(ctx, args)
             return name, table[name].load() if name in table else command, rest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -27,10 +27,40 @@ class SubjectKind(StrEnum):
     POD_GROUP = "podgroup"
 
 
+SubjectWord = Annotated[
+    str,
+    typer.Argument(metavar="KIND", help="job, pod or podgroup; or KIND/NAME in one word"),
+]
 SubjectName = Annotated[
     str,
-    typer.Argument(metavar="[NAMESPACE/]NAME", autocompletion=complete_subjects, help="Which one"),
+    typer.Argument(
+        metavar="[[NAMESPACE/]NAME]", autocompletion=complete_subjects, help="Which one"
+    ),
 ]
+
+
+class Subject(NamedTuple):
+    """What a user asks about. ``name`` as written, with its namespace or without."""
+
+    kind: SubjectKind
+    name: str
+
+
+def subject_of(word: str, name: str) -> Subject:
+    """The kind and name that were written as ``KIND NAME`` or ``KIND/NAME``. Raises
+    :class:`CommandError` (usage)."""
+    kind, slash, own_name = word.partition("/")
+    if slash and name:
+        raise CommandError(f"{word} names one already; leave out {name}", code=EXIT_USAGE)
+    if kind not in set(SubjectKind):
+        kinds = ", ".join(SubjectKind)
+        raise CommandError(
+            f"{kind}: not one of {kinds}; write {SubjectKind.JOB} NAME", code=EXIT_USAGE
+        )
+    if not (own_name or name):
+        raise CommandError(f"no name; write {kind} NAME or {kind}/NAME", code=EXIT_USAGE)
+    return Subject(SubjectKind(kind), own_name or name)
+
 
 _POD_GROUPS = (
     ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
@@ -47,8 +77,8 @@ dialect that is not in force are not found."""
 
 def explain(
     *,
-    subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
-    name: SubjectName,
+    subject: SubjectWord,
+    name: SubjectName = "",
     namespace: Namespace = None,
     output: Output = "",
     connection: Connection,
@@ -62,7 +92,7 @@ def explain(
 
       quadrant explain job default/train-7
 
-      quadrant explain pod train-7-worker-0 -n default -o json
+      quadrant explain pod/train-7-worker-0 -n default -o json
     """
     import sys
     import time
@@ -73,7 +103,8 @@ def explain(
     from coordinator.cli.scheduling.explain_text import explanation
 
     form = form_of(output)
-    answer = explained(subject, name, namespace=namespace, connection=connection)
+    asked = subject_of(subject, name)
+    answer = explained(asked, namespace=namespace, connection=connection)
     if not form.table:
         write_form(form, answer)
         return
@@ -84,23 +115,18 @@ def explain(
     sys.stdout.flush()
 
 
-def explained(
-    subject: SubjectKind,
-    name: str,
-    *,
-    namespace: str | None,
-    connection: Connection,
-) -> dict[str, Any]:
+def explained(subject: Subject, *, namespace: str | None, connection: Connection) -> dict[str, Any]:
     """The server's explanation of what a user named."""
     from coordinator.cli.client.session import session
 
     with session(connection, namespace=namespace) as api:
-        return first_found(subject_paths(api, subject, name, "explain"), api.client.get)
+        return first_found(subject_paths(api, subject, "explain"), api.client.get)
 
 
-def subject_paths(api: ServerSession, subject: SubjectKind, name: str, verb: str) -> list[str]:
+def subject_paths(api: ServerSession, subject: Subject, verb: str) -> list[str]:
     """The paths at which the server may know what a user named, the likeliest first. Raises
     :class:`CommandError` (usage)."""
+    name = subject.name
     own_namespace, _, plain = name.rpartition("/")
     if not plain or "/" in own_namespace:
         raise CommandError(f"{name}: not a name; write NAME or NAMESPACE/NAME", code=EXIT_USAGE)
@@ -111,7 +137,8 @@ def subject_paths(api: ServerSession, subject: SubjectKind, name: str, verb: str
         )
     namespace = own_namespace or api.namespace
     return [
-        f"{root}/namespaces/{namespace}/{plural}/{plain}/{verb}" for root, plural in PATHS[subject]
+        f"{root}/namespaces/{namespace}/{plural}/{plain}/{verb}"
+        for root, plural in PATHS[subject.kind]
     ]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
-from coordinator.cli.scheduling.explain import SubjectKind, SubjectName, explained
+from coordinator.cli.scheduling.explain import SubjectName, SubjectWord, explained, subject_of
 
 
 def story(
     *,
-    subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
-    name: SubjectName,
+    subject: SubjectWord,
+    name: SubjectName = "",
     namespace: Namespace = None,
     output: Output = "",
     connection: Connection,
@@ -34,7 +32,7 @@ def story(
     from coordinator.cli.output.printing import form_of, write, write_form
 
     form = form_of(output)
-    answer = explained(subject, name, namespace=namespace, connection=connection)
+    answer = explained(subject_of(subject, name), namespace=namespace, connection=connection)
     if not form.table:
         write_form(form, {"kind": "Story", "of": answer["of"], "story": answer["story"]})
         return

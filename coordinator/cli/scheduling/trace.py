@@ -11,9 +11,10 @@ from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 from coordinator.cli.scheduling.explain import (
-    SubjectKind,
     SubjectName,
+    SubjectWord,
     first_found,
+    subject_of,
     subject_paths,
 )
 
@@ -37,8 +38,8 @@ LEAVES = {"end": "End", "dropped": "Dropped"}
 
 def trace(
     *,
-    subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
-    name: SubjectName,
+    subject: SubjectWord,
+    name: SubjectName = "",
     turns: Annotated[int, typer.Option("--turns", min=1, max=50, help="How many turns")] = 3,
     seconds: Annotated[int, typer.Option("--seconds", min=1, max=600, help="How long")] = 60,
     namespace: Namespace = None,
@@ -63,7 +64,7 @@ def trace(
     from coordinator.cli.client.session import session
     from coordinator.cli.output.printing import form_of, write, write_form
 
-    form = form_of(output)
+    form, asked = form_of(output), subject_of(subject, name)
     if form.word == "name":
         raise CommandError("-o name: steps have no name; write json", code=EXIT_USAGE)
     query = {"turns": turns}
@@ -73,7 +74,7 @@ def trace(
             steps = api.client.watch(path, query, seconds=seconds)
             return next(steps, None), steps
 
-        first, others = first_found(subject_paths(api, subject, name, "trace"), begin)
+        first, others = first_found(subject_paths(api, asked, "trace"), begin)
         step = first
         while step is not None:
             if form.table:

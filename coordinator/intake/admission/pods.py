@@ -24,13 +24,15 @@ from coordinator.intake.admission.step import (
     on_its_way_out,
 )
 from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.labels import QUEUE_LABEL
 from shared.byte_cache import MIB, byte_cache
 from shared.codec.packed import replace
-from shared.errors import InvalidInput
+from shared.errors import InvalidInput, shown
 from shared.manifests.fields.metadata import (
     GROUP_DEADLINE,
     GROUP_NAME,
     LATE_GROUP,
+    QUEUE_NAME,
     group_deadline,
 )
 from shared.manifests.kubernetes.objects import PodManifest
@@ -38,6 +40,7 @@ from shared.manifests.kubernetes.pods import read_status
 from shared.manifests.parse import parse_stored
 from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
+from shared.policy.model import Dialect
 
 CHANGED_IN_PLACE = "it changed after it was taken; until it ends its queue counts it as it was"
 """Notice for a pod of a watched cluster."""
@@ -79,9 +82,22 @@ def admit_pod(step: AdmissionStep, new: PodManifest) -> None:
         _alone(step, key, new)
 
 
+def _notice_queue_of_jobs(step: AdmissionStep, new: PodManifest) -> None:
+    """Volcano writes this name on the pods of its Jobs, and reads it nowhere."""
+    written = {**dict(new.labels), **dict(new.annotations)}.get(QUEUE_LABEL, DEFAULT)
+    if written != DEFAULT:
+        message = (
+            f"{QUEUE_LABEL} {shown(written)} does not choose the queue of a pod without PodGroup, "
+            f"which is in queue {DEFAULT}; name it in the annotation {QUEUE_NAME}"
+        )
+        step.notice(new, message)
+
+
 def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
     """A pod without PodGroup is a job of one."""
     draft = step.draft
+    if not new.queue and step.dialect is Dialect.VOLCANO:
+        _notice_queue_of_jobs(step, new)
     jid = draft.new_jid()
     of_job = _priority(step, new)
     cid = draft.class_of(new.template, protected=step.protects(of_job))
