@@ -15,6 +15,7 @@ from coordinator.intake.documents.metadata import SHARD as SHARD_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, virtual, written
 from coordinator.objects.context import ReadModel, shard_name
 from coordinator.objects.gangs import mark_unread
+from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.workload import Amounts
 from shared.model.model import Node
 from shared.records.quarantine import Quarantine
@@ -101,7 +102,7 @@ def written_queue(read_model: ReadModel, record: Record, version: int) -> Json:
         "completed": counts.get("Completed", 0),
         "allocated": {}
         if queue_state is None
-        else quantities(queue_state.info.allocated, read_model.names),
+        else quantities(used(queue_state.info), read_model.names),
     }
     if queue_state is not None:
         value["status"]["requested"] = quantities(queue_state.info.requested, read_model.names)

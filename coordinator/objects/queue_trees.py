@@ -21,8 +21,8 @@ def requested_below(cluster: ClusterInfo) -> dict[str, Amounts]:
 class QueueVersions:
     """At which version the status of each queue changed.
 
-    A job changes the figures of its queue, and of KAI's queues those of every queue above as well;
-    which queues are below another is a part of its status too. That is computed at most once for
+    A job changes the figures of its queue, and those of every queue above as well; which queues are
+    below another of KAI's is a part of its status too. That is computed at most once for
     each version, and only if a client reads or watches such queues: the scheduler's reports, which
     come with every turn, stay short.
     """
@@ -44,7 +44,10 @@ class QueueVersions:
     def at(self, kind: str, name: str, *, now: int) -> int:
         """The version of a queue's last change; 0 where it is unknown. ``now``: the present one."""
         if kind != KAI_QUEUE.kind:
-            return self.moved.get(self._core.order.queue_ids.get(name, -1), 0)
+            qid = self._core.order.queue_ids.get(name, -1)
+            queue = self._core.order.accounts.cluster.queues.get(qid)
+            if queue is None or queue.below is None:
+                return self.moved.get(qid, 0)
         if self._cached[0] != now:
             self._cached = now, self._of_trees()
         return self._cached[1].get(name, 0)

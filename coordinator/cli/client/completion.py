@@ -32,6 +32,17 @@ def complete_names(kind: str) -> Callable[[Any, list[str], str], list[str]]:
     return names
 
 
+def complete_subject_kinds(*kinds: str) -> Callable[[Any, list[str], str], list[str]]:
+    """For one of these kinds, or ``KIND/NAME``."""
+
+    def words(ctx: Any, args: list[str], incomplete: str) -> list[str]:
+        if "/" in incomplete:
+            return _quietly(ctx, lambda ask: _after_slash(ask, incomplete))
+        return [kind for kind in kinds if kind.startswith(incomplete)]
+
+    return words
+
+
 def complete_subjects(ctx: Any, args: list[str], incomplete: str) -> list[str]:
     """For ``[NAMESPACE/]NAME`` after a kind that the argument ``subject`` has."""
     kind = str(ctx.params.get("subject") or "")

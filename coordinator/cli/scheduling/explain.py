@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from coordinator.cli.client.completion import complete_subjects
+from coordinator.cli.client.completion import complete_subject_kinds, complete_subjects
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
@@ -29,7 +29,11 @@ class SubjectKind(StrEnum):
 
 SubjectWord = Annotated[
     str,
-    typer.Argument(metavar="KIND", help="job, pod or podgroup; or KIND/NAME in one word"),
+    typer.Argument(
+        metavar="KIND",
+        autocompletion=complete_subject_kinds(*SubjectKind),
+        help="job, pod or podgroup; or KIND/NAME in one word",
+    ),
 ]
 SubjectName = Annotated[
     str,

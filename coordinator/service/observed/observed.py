@@ -39,11 +39,13 @@ from coordinator.objects.store import Objects
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.observed.devices import ApiDevices
 from coordinator.service.observed.feed import ClusterFeed
+from coordinator.service.observed.first_queues import create_first_queues
 from coordinator.service.observed.shadow_report import shadow_routes
 from coordinator.service.observed.statuses import StatusReports
 from coordinator.service.observed.volumes import ApiVolumes
 from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
 from shared.model.node_devices import device_annotations
+from shared.policy.model import Dialect
 from shared.units.things import Things
 
 FLUSH_SECONDS = 1.0
@@ -137,6 +139,8 @@ class ObservedCluster:
                 group.create_task(self.binder.strays.delete_forever())
             if reports is not None:
                 group.create_task(reports.run_forever())
+            if self.writes is not None and intake.registry.dialect is Dialect.VOLCANO:
+                group.create_task(create_first_queues(self.cluster.mirror, self.writes))
             if self.book is not None:
                 group.create_task(_flush_forever(self.book))
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from coordinator.cluster.kubernetes.api.pool import MERGE_PATCH
+from coordinator.cluster.kubernetes.api.pool import MERGE_PATCH, HttpAnswer
 from coordinator.intake.documents.kinds import KAI_POD_GROUP, QUEUE
 from coordinator.objects.cluster import quantities
 from coordinator.objects.context import ReadModel
+from shard_worker.session_model.queue_totals import used
 from shared.manifests.kai.groups import STAMPS
 
 Json = dict[str, Any]
+_ALWAYS = ("cpu", "memory")
+"""Resources of which Volcano's scheduler also writes that a queue has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,34 @@ class StatusWrite:
         return msgspec.json.encode(self.body | {"metadata": metadata})
 
 
+class StatusWriter(Protocol):
+    """Client that sends a write within the lease."""
+
+    async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
+        """None where there is no answer."""
+        ...
+
+    async def resources(self, api_version: str) -> frozenset[str]:
+        """The names of resources and sub resources of a version. Raises ApiError."""
+        ...
+
+
 def queue_write(read_model: ReadModel, name: str, uid: str) -> StatusWrite | None:
-    """Status write with the amounts allocated to a queue. Its state and its counts are the queue
-    controller's."""
+    """Status write with the amounts allocated to a queue and all queues below it. Its state and its
+    counts are the queue controller's."""
     queues = read_model.core.order.lines.queues
     queue = queues.get(read_model.queue_id(QUEUE.kind, name))
     if queue is None:
         return None
-    # Of everything that the cluster has, also 0: a patch leaves what it does not name.
-    amounts = dict.fromkeys(read_model.core.order.accounts.cluster.total, 0)
-    allocated = quantities(amounts | queue.info.allocated, read_model.names)
-    body = {"metadata": {"uid": uid}, "status": {"allocated": allocated}}
+    # Of everything that the cluster has: a patch leaves what it does not name, and null takes away.
+    total = read_model.core.order.accounts.cluster.total
+    amounts = quantities(dict.fromkeys(total, 0) | used(queue.info), read_model.names)
+    allocated = {
+        name: None if amount == "0" and name not in _ALWAYS else amount
+        for name, amount in amounts.items()
+    }
+    status = {"allocated": allocated, "reservation": {}}
+    body = {"metadata": {"uid": uid}, "status": status}
     path = f"/apis/{QUEUE.api_version}/{QUEUE.plural}/{name}/status"
     return StatusWrite("PATCH", path, body)
 

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from itertools import count, islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import structlog
 
 from coordinator.cluster.kubernetes.api.client import ApiError
-from coordinator.cluster.kubernetes.api.pool import STRATEGIC_PATCH, HttpAnswer
+from coordinator.cluster.kubernetes.api.pool import STRATEGIC_PATCH
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importance, StatusQueue
@@ -45,6 +45,7 @@ from coordinator.objects.store import Objects
 from coordinator.objects.timeline import Happening, Story
 from coordinator.service.observed.status_writes import (
     StatusWrite,
+    StatusWriter,
     conditions_write,
     queue_write,
     stamps_write,
@@ -79,18 +80,6 @@ _NOT_OURS = NOT_TRIED | {Reason.GATED}
 gates the API server tells itself."""
 
 log = structlog.get_logger(__name__)
-
-
-class StatusWriter(Protocol):
-    """Client that sends a write within the lease."""
-
-    async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
-        """None where there is no answer."""
-        ...
-
-    async def resources(self, api_version: str) -> frozenset[str]:
-        """The names of resources and sub resources of a version. Raises ApiError."""
-        ...
 
 
 class WriteSubject(NamedTuple):
@@ -129,6 +118,8 @@ class StatusReports:
         """The version up to which changes of jobs were queued."""
         self._queues_seen = 0
         """As :attr:`_seen`, of queues."""
+        self._queues: set[str] = set()
+        """Uids of the queues that were met: each is written about once, also without a job."""
         self._of_job: dict[int, set[WriteSubject]] = {}
         """jid -> what the server has of it."""
         self._phases: dict[str, str] = {}
@@ -207,8 +198,10 @@ class StatusReports:
     def _collect_queues(self, now: float) -> Steps[None]:
         version, self._queues_seen = self._queues_seen, self._objects.version
         for name in self._mirror.names(QUEUE.kind):
-            if self._objects.queue_version(QUEUE.kind, name) > version:
-                uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
+            uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
+            is_new = uid not in self._queues
+            self._queues.add(uid)
+            if is_new or self._objects.queue_version(QUEUE.kind, name) > version:
                 about = WriteSubject(Importance.QUEUE, -1, uid, queue=name)
                 self.queue.changed(about, about.importance, now)
             yield

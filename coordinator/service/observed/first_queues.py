@@ -1,0 +1,66 @@
+"""The queues that Volcano's scheduler creates at its start.
+
+Jobs that name no queue are in ``default``, and its controllers refuse a Job without its queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import structlog
+
+from coordinator.cluster.kubernetes.api.client import ApiError
+from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
+from coordinator.intake.documents.kinds import QUEUE
+from coordinator.service.observed.status_writes import StatusWriter
+
+Json = dict[str, Any]
+
+QUEUES: tuple[tuple[str, Json], ...] = (
+    ("root", {"weight": 1, "reclaimable": False}),
+    ("default", {"weight": 1, "reclaimable": True}),
+)
+"""Names and specs as Volcano has them, the parent first."""
+LOOK_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+async def create_first_queues(mirror: Mirror, writer: StatusWriter) -> None:
+    """Create the queues that are missing, once everything was listed. Where the cluster has no such
+    kind, or the right is missing, none are."""
+    while not mirror.complete:  # noqa: ASYNC110 - the watches complete it
+        await asyncio.sleep(LOOK_SECONDS)
+    missing = [queue for queue in QUEUES if not mirror.exists(ObjectKey(QUEUE.kind, "", queue[0]))]
+    while missing and await _is_served(writer):
+        missing = [queue for queue in missing if not await _create(writer, *queue)]
+        if missing:
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _is_served(writer: StatusWriter) -> bool:
+    try:
+        return QUEUE.plural in await writer.resources(QUEUE.api_version)
+    except ApiError:
+        return False
+
+
+async def _create(writer: StatusWriter, name: str, spec: Json) -> bool:
+    """Create a queue; False where that is to be asked again."""
+    item = {
+        "apiVersion": QUEUE.api_version,
+        "kind": QUEUE.written,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    path = f"/apis/{QUEUE.api_version}/{QUEUE.plural}"
+    answer = await writer.report("POST", path, msgspec.json.encode(item), "")
+    if answer is None or answer.code == HTTPStatus.TOO_MANY_REQUESTS or answer.code >= 500:
+        return False
+    if answer.code == HTTPStatus.FORBIDDEN:
+        log.warning("Cannot create a queue: give the right to create queues", queue=name)
+    return True

@@ -1,0 +1,64 @@
+"""Queues of Volcano's on a real API server: those of its scheduler, and what they have."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from tests.builders.objects import queue
+from tests.kubernetes.driver.harness import followed, node, pod, pod_group, until
+
+pytestmark = pytest.mark.timeout(180)
+
+Json = dict[str, Any]
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+
+
+async def queues_of(cluster: ApiClient) -> dict[str, Json]:
+    items = (await cluster.get(QUEUES))["items"]
+    return {item["metadata"]["name"]: item for item in items}
+
+
+async def _names(cluster: ApiClient, *names: str) -> bool:
+    return set(names) <= set(await queues_of(cluster))
+
+
+async def _allocated(cluster: ApiClient, expected: dict[str, Json]) -> bool:
+    queues = await queues_of(cluster)
+    found = {name: (queues[name].get("status") or {}).get("allocated") for name in expected}
+    return found == expected
+
+
+async def test_default_and_root_are_created_and_parents_have_what_is_below_them(
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
+) -> None:
+    await install(cluster, *VOLCANO)
+    large = node("n1")
+    for part in ("allocatable", "capacity"):
+        large["status"][part] = large["status"][part] | {"nvidia.com/gpu": "4"}
+    await cluster.create(large)
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(redis_url, short_dir, cluster, kubeconfig):
+        await until(partial(_names, cluster, "default", "root"))
+        root = (await queues_of(cluster))["root"]
+        assert root["spec"] == {"weight": 1, "reclaimable": False}
+        await cluster.create(queue("dept", weight=1), queue("team", weight=1, parent="dept"))
+        member = pod("a", group="g")
+        member["spec"]["containers"][0]["resources"] = {
+            "requests": {"cpu": "2"},
+            "limits": {"nvidia.com/gpu": "1"},
+        }
+        await cluster.create(pod_group("g", 1, "team"), member)
+        amounts = {"cpu": "2", "memory": "0", "nvidia.com/gpu": "1", "pods": "1"}
+        some = dict.fromkeys(("team", "dept", "root"), amounts)
+        await until(partial(_allocated, cluster, some))
+        none = {"cpu": "0", "memory": "0"}
+        await until(partial(_allocated, cluster, {"default": none}))
+        await cluster.delete("/api/v1/namespaces/default/pods/a", options={"gracePeriodSeconds": 0})
+        await until(partial(_allocated, cluster, dict.fromkeys(some, none)))
