@@ -16,6 +16,7 @@ from coordinator.api.http.responses import json_answer
 from coordinator.intake.documents.kinds import KINDS
 from coordinator.intake.principal import CALLER, Principal, may_reach
 from shared.errors import shown
+from shared.units.amount_text import some
 
 Json = dict[str, Any]
 
@@ -79,7 +80,7 @@ def _why_not(caller: Principal, spec: Json) -> str:
         return f"it needs role {role.word}; the token {caller.name} has role {caller.role.word}"
     if caller.namespaces is None or not is_namespaced:
         return ""
-    has, namespace = ", ".join(sorted(caller.namespaces)), str(attributes.get("namespace") or "")
+    has, namespace = some(sorted(caller.namespaces), 5), str(attributes.get("namespace") or "")
     reachable = namespace and may_reach(caller, namespace)
     return "" if reachable else f"the token {caller.name} is for namespace {has} only"
 

@@ -36,6 +36,7 @@ from coordinator.intake.queue_of import (
 )
 from shared.errors import SHOWN, Refusal, shown
 from shared.slices import Steps, in_slices
+from shared.units.amount_text import some
 
 FORBIDDEN = "Forbidden"
 _ATTACHED = frozenset(kind.kind for kind in ATTACHED)
@@ -98,7 +99,7 @@ def _why_not_here(
 def _beyond_namespaces(principal: Principal, namespace: str) -> str:
     if may_reach(principal, namespace):
         return ""
-    has = ", ".join(sorted(principal.namespaces or ()))
+    has = some(sorted(principal.namespaces or ()), 5)
     return f"it is in namespace {shown(namespace)}; the token {principal.name} is for {has} only"
 
 
@@ -119,7 +120,7 @@ def _beyond_queues(
             goes_to[0] = coming[group]
     for queue in goes_to:
         if queue is not None and not may_submit(principal, queue):
-            has = ", ".join(sorted(principal.queues or ()))
+            has = some(sorted(principal.queues or ()), 5)
             return (
                 f"it goes to, or is in, queue {shown(queue)}; {token_name} may submit to {has} only"
             )

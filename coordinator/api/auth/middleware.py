@@ -39,6 +39,7 @@ from coordinator.intake.principal import (
     may_reach,
 )
 from shared.errors import shown
+from shared.units.amount_text import some
 
 log = structlog.get_logger(__name__)
 
@@ -206,7 +207,7 @@ def _check_namespace(request: web.Request, principal: Principal) -> None:
     access."""
     if principal.namespaces is None:
         return
-    has = ", ".join(sorted(principal.namespaces))
+    has = some(sorted(principal.namespaces), 5)
     namespace = request.match_info.get("namespace")
     route = _route(request)
     if namespace is not None and not may_reach(principal, namespace):

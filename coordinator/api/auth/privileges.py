@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from coordinator.intake.principal import Principal, TokenRole
 from shared.errors import shown
 from shared.model.model import PriorityClass
+from shared.units.amount_text import some
 
 Item = Mapping[str, Any]
 
@@ -141,7 +142,7 @@ def _who(principal: Principal) -> str:
 
 
 def _listed(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+    return some(sorted(names), 5) or "none"
 
 
 def _part(value: Item, name: str) -> Item:

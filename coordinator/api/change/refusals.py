@@ -8,6 +8,7 @@ from coordinator.errors import Cause, Problem, not_found
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.documents.kinds import Kind
 from shared.errors import Mistake, Refusal
+from shared.units.amount_text import some
 
 _REASONS = (
     ("missing", "FieldValueRequired", "Required value"),
@@ -21,6 +22,9 @@ _REASONS = (
 """Prefix of a refusal's message -> Kubernetes' reason, and the prefix of its messages."""
 _INVALID = ("", "FieldValueInvalid", "Invalid value")
 _LONGEST_WARNING = 500
+
+CAUSES = 5
+"""Mistakes that the message of a refusal has."""
 
 
 def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False) -> Problem:
@@ -53,7 +57,8 @@ def _cause(refusal: Refusal | Mistake) -> Cause:
 
 def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
     """422 Invalid. The message of each cause begins with Kubernetes' words for its reason."""
-    text = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    # All of them are in the details, for programs.
+    text = some((f"{cause.field}: {cause.message}" for cause in causes), CAUSES)
     text = f"[{text}]" if len(causes) > 1 else text
     group = f".{kind.group}" if kind.group else ""
     return Problem(

@@ -6,10 +6,12 @@ from typing import Any
 
 from coordinator.cli.output.paragraphs import TIED, block
 from shared.messages.reason import Reason
-from shared.units.amount_text import plural
+from shared.units.amount_text import plural, some
 from shared.units.times import moment, span
 
 Answer = dict[str, Any]
+ROLES = 8
+"""Roles of a gang that are named."""
 
 
 def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
@@ -85,7 +87,7 @@ def _gang(answer: Answer) -> list[str]:
     rows = answer.get("gang") or []
     if len(rows) == 1 and not rows[0]["running"]:
         return []
-    return [", ".join(map(_role, rows))] if answer.get("reason") else []
+    return [some(map(_role, rows), ROLES)] if answer.get("reason") else []
 
 
 def _role(row: Answer) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.closed_nodes import closed_idle
 from coordinator.core.reasons.upper_bound import Ceiling, ceiling_of
 from coordinator.jobs.capability import BoundKind, QueueBound, bound_of, upwards
 from coordinator.jobs.state import Need, amounts
@@ -121,10 +122,15 @@ def entry_figures(core: Coordinator, queue: QueueInfo, info: JobInfo, names: Seq
 
 
 def balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
-    """(requested, what the cluster could give now or soon, shortfall)."""
-    capacity = core.order.accounts.capacity
-    needed = counted(amounts(need, core.order.accounts.classes))
-    could = {s: max(0, capacity.could_give(s)) for s in needed if s in capacity.offered}
+    """(requested, what the nodes that it may use could give now or soon, shortfall)."""
+    capacity, classes = core.order.accounts.capacity, core.order.accounts.classes
+    needed = counted(amounts(need, classes))
+    closed = closed_idle(core, (classes[cid] for cid, _ in need))
+    could = {
+        slot: max(0, capacity.could_give(slot) - closed.get(slot, 0))
+        for slot in needed
+        if slot in capacity.offered
+    }
     short = {s: needed[s] - free for s, free in could.items() if needed[s] > free}
     return needed, could, short
 

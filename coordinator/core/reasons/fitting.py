@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.closed_nodes import closed_idle
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Need, core_need
 from shared.messages.reason import Reason
@@ -41,8 +42,10 @@ def fitting_tasks(core: Coordinator, state: JobState, why: Why | None) -> Set[in
 def _room(core: Coordinator, need: Need) -> list[tuple[int, int]]:
     """(class, number of its tasks) that the idle amounts of the cluster suffice for, in order."""
     capacity, classes = core.order.accounts.capacity, core.order.accounts.classes
+    away = capacity.releasing
+    closed = closed_idle(core, (classes[cid] for cid, _ in need))
     idle = {
-        slot: max(0, capacity.could_give(slot) - capacity.releasing.get(slot, 0))
+        slot: max(0, capacity.could_give(slot) - away.get(slot, 0) - closed.get(slot, 0))
         for slot in capacity.offered
     }
     room: list[tuple[int, int]] = []

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from enum import Enum
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.core.reasons.facts import balance, counted, entry_figures, never
+from coordinator.core.reasons.closed_nodes import closed_idle
+from coordinator.core.reasons.facts import balance, entry_figures, never
 from coordinator.core.reasons.quota import quota_wait
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import QueueBound, within_capability
@@ -342,9 +343,11 @@ class _Judge:
         if reason is Reason.NO_MATCHING_NODES:
             return self._tried(reason, no_node_takes(tasks, last.reasons), need)
         if reason is Reason.FRAGMENTED:
-            needed = listed(counted(amounts(need, self.classes)), self.names)
-            text = f"{needed} are free in total, but not where {tasks} fit: {counts}"
-            return self._tried(reason, text, need)
+            needed, could, short = balance(self.core, need)
+            text = f"{listed(needed, self.names)} are free in total, but not where {tasks} fit"
+            if short:
+                text += f" (there are {listed(could, self.names)} on the nodes that they may use)"
+            return self._tried(reason, f"{text}: {counts}", need)
         return self._tried(reason, counts, need)
 
     def _nominated(self) -> Why:
@@ -386,8 +389,10 @@ class _Judge:
         first = {slot: needed[slot] for slot in short}
         give = {slot: could[slot] for slot in short}
         gang = f"gang of {count} " if (count := sum(n for _, n in need)) > 1 else ""
+        closed = closed_idle(self.core, (self.classes[cid] for cid, _ in need))
+        whose = "the nodes that it may use" if closed.keys() & short.keys() else "the cluster"
         return (
-            f"{gang}asks {listed(first, self.names)}, the cluster could give "
+            f"{gang}asks {listed(first, self.names)}, {whose} could give "
             f"{listed(give, self.names)}; short by {listed(short, self.names)}"
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shared.errors import InvalidInput, did_you_mean
 from shared.manifests.fields.durations import check_duration, duration_seconds
 from shared.manifests.fields.reader import Fields
+from shared.units.amount_text import some
 
 POD_FAILED = "PodFailed"
 POD_EVICTED = "PodEvicted"
@@ -180,5 +181,5 @@ def check_dependencies(tasks: Fields, roles: Iterable[tuple[str, DependsOn | Non
         for others in waits.values():
             others.difference_update(free)
     if waits:
-        around = ", ".join(sorted(waits))
+        around = some(sorted(waits), 5)
         raise tasks.wrong("tasks", f"{around} wait for one another by dependsOn; break the circle")

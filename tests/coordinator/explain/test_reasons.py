@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.core.coordinator import Coordinator
@@ -14,6 +16,7 @@ from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch, Outcome, OutcomeCode
 from shared.messages.reason import HoldReason, Reason
+from shared.model.constraints import Taint
 from shared.model.model import Job, Queue, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
@@ -132,6 +135,20 @@ def test_members_that_were_not_created_yet() -> None:
     verdict = judged(cluster(job(1, count=2, minimum=3)), 1)
     assert verdict.reason is Reason.NOT_ENOUGH_TASKS
     assert verdict.message == "2 of the 3 members that the job needs exist"
+
+
+@pytest.mark.parametrize(
+    "closing", [{"taints": (Taint("gpu", "", "NoSchedule"),)}, {"unschedulable": True}]
+)
+def test_amounts_leave_out_nodes_that_the_job_may_not_use(closing: dict[str, Any]) -> None:
+    core = cluster(job(1, count=10), nodes=1)
+    core.admitted(Changes(nodes=[replace(node(1), **closing)]))
+    core.repartition()
+    verdict = judged(core, 1)
+    assert verdict.message == (
+        "gang of 10 asks 10 cpu, the nodes that it may use could give 4 cpu; short by 6 cpu"
+    )
+    assert (verdict.available, verdict.short) == ({CPU: 4000}, {CPU: 6000})
 
 
 def test_missing_resources_are_named_with_amounts() -> None:

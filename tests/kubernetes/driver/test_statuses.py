@@ -161,8 +161,10 @@ async def test_nothing_is_written_where_nothing_changes(
 
 
 async def test_gangs_come_before_single_pods_and_all_of_it_at_a_bounded_rate(
-    quadrant: Followed, cluster: ApiClient
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Slow, so that pods still wait for their writes when the gang comes.
+    monkeypatch.setattr(statuses, "WRITES_A_TICK", 1)
     singles = [pod(f"single-{i}", cpu=9) for i in range(8 * WRITES_A_TICK)]
     await cluster.create(*singles)
     await cluster.create(*wide(6))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from coordinator.cluster.kubernetes.api.objects import PodMetadata
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.overdue import OverdueObstacle, OverduePod
+from shared.units.amount_text import some
 
 OVERDUE_SECONDS = 30.0
 """Beyond its grace. A kubelet that lives kills and reports within a few seconds, and a node that
@@ -67,7 +68,7 @@ class LeavingPods:
         for late in self._deleted.values():
             if late.row.jid < 0 or now < late.since + late.grace + OVERDUE_SECONDS:
                 continue
-            finalizers = ", ".join(late.finalizers)
+            finalizers = some(late.finalizers)
             yield _overdue(
                 late.row,
                 OverdueObstacle.FINALIZER if finalizers else OverdueObstacle.KUBELET,

@@ -26,6 +26,7 @@ from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress
 from shard_worker.session_model.world import World
 from shared.messages.messages import Group
 from shared.policy.model import PluginOption
+from shared.units.amount_text import some
 
 
 class Gang:
@@ -164,7 +165,7 @@ def _short_role(info: JobInfo, groups: tuple[Group, ...]) -> str | None:
         members = [role for role in info.job.roles if role.group == group]
         count, needed = sum(role.count for role in members), groups[group].minimum
         if count < needed:
-            names = ", ".join(role.name for role in members) or _absent(info, group, needed)
+            names = some((role.name for role in members), 5) or _absent(info, group, needed)
             return f"NotEnoughPodsOfTask: {count} of the {needed} that role {names} needs exist"
     return None
 
