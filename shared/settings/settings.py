@@ -82,7 +82,7 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(
         None,
         pattern=r"^(redis|rediss|unix)://.+",
-        description="redis://HOST:PORT, rediss://HOST:PORT or unix://PATH; unset = embedded server",
+        description="redis://HOST:PORT, rediss://HOST:PORT or unix://PATH; unset = embedded ledger",
     )
     fsync: Literal["always", "everysec", "no"] = Field(
         "always", description="when the ledger is synced to disk: always, everysec or no"

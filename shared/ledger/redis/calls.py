@@ -65,8 +65,8 @@ _PASSING_ERRORS = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownEr
 
 
 _NO_GROUP = (
-    "the bind stream is missing: the server came back without what it held; bring its data back, "
-    "or accept what is there with quadrant ledger restore"
+    "the bind stream is missing: the ledger's server came back without what it held; bring its "
+    "data back, or accept what is there with quadrant ledger restore"
 )
 
 

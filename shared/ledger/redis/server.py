@@ -172,7 +172,7 @@ class EmbeddedServer:
         deadline = time.monotonic() + timeout
         while not _answers(self.socket, self._password):
             if not self.running():
-                raise ServerFailed(f"the server ended at once:\n{self._last_lines()}")
+                raise ServerFailed(f"the ledger's server ended at once:\n{self._last_lines()}")
             if time.monotonic() > deadline:
                 self.kill()
                 raise ServerFailed(f"no answer within {timeout} s:\n{self._last_lines()}")
