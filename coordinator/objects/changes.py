@@ -38,8 +38,11 @@ STRIDE = 200
 """Changes read in one step: 0.3 ms."""
 SORTED = 4096
 """Changes sorted in one step: 1 ms."""
-GONE_BYTES = 32 << 20
-"""Maximum bytes of the bodies of deleted objects in the ring."""
+GONE_BYTES = 64 << 20
+"""Maximum bytes of deleted objects in the ring, with the states of their jobs: some 10,000 jobs of
+one task."""
+STATE_BYTES, TASK_BYTES = 6 << 10, 64
+"""What a job's specification and state take, and each of its tasks beside that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,13 @@ class Published(NamedTuple):
     """For a deletion: the state of the job it belonged to."""
     behind: tuple[str, ...]
     """Concerns only the objects of these kinds that are derived from a Job; (): all, and itself."""
+    size: int
+    """Bytes that it alone holds."""
+
+
+def _size_of(record: Record | None, state: JobState | None) -> int:
+    body = 0 if record is None else len(record.document.body)
+    return body + (0 if state is None else STATE_BYTES + TASK_BYTES * len(state.states))
 
 
 class Ring:
@@ -90,16 +100,16 @@ class Ring:
         state: JobState | None = None,
         behind: tuple[str, ...] = (),
     ) -> None:
-        self._items.append(Published(version, event, key, record, state, behind))
-        if record is not None:
-            self._bytes += len(record.document.body)
+        shared = bool(self._items) and self._items[-1].state is state
+        size = _size_of(record, None if shared else state)
+        self._items.append(Published(version, event, key, record, state, behind, size))
+        self._bytes += size
         # Two bounds: many small deletions, or a few with large bodies. Beyond them a watcher gets
         # 410 and lists again, as from a Kubernetes API server.
         while len(self._items) > PUBLISHED or self._bytes > GONE_BYTES:
             old = self._items.popleft()
             self.floor = old.version
-            if old.record is not None:
-                self._bytes -= len(old.record.document.body)
+            self._bytes -= old.size
 
     def since(self, version: int) -> list[Published]:
         """The publications after a version, oldest first. Raises Expired."""

@@ -37,7 +37,7 @@ class Keys(Generic[K]):
 
     def __init__(self) -> None:
         self._sorted: list[K] = []
-        self._fresh: list[K] = []
+        self._fresh: dict[K, None] = {}
         self._gone: set[K] = set()
 
     def __len__(self) -> int:
@@ -50,11 +50,15 @@ class Keys(Generic[K]):
         if key in self._gone:
             self._gone.discard(key)
         else:
-            self._fresh.append(key)
+            self._fresh[key] = None
 
     def discard(self, key: K) -> None:
         """Remove a key that is present."""
-        self._gone.add(key)
+        # One that came since the last read leaves nothing: there may be no further read.
+        if key in self._fresh:
+            del self._fresh[key]
+        else:
+            self._gone.add(key)
 
     def between(self, first: K, last: K | None = None) -> Iterator[K]:
         """Keys from ``first`` up to ``last``, exclusive (None: to the end). No key may be added

@@ -195,3 +195,25 @@ def test_pods_of_a_job_that_is_gone_are_rendered_one_by_one(
     last = changes[7].last
     assert last is not None and last()["metadata"]["name"] == "j-w-7"
     assert rendered == 1
+
+
+def test_keys_that_come_and_go_between_reads_leave_nothing() -> None:
+    """A service whose clients only create and delete has no read for hours."""
+    keys: Keys[str] = Keys()
+    for name in ("early", "late"):
+        keys.add(name)
+    assert list(keys.between("")) == ["early", "late"]
+    tracemalloc.start()
+    try:
+        for number in range(5000):
+            keys.add(f"ns/job-{number}")
+            keys.discard(f"ns/job-{number}")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 100_000
+    keys.discard("early")
+    keys.add("early")
+    keys.discard("late")
+    assert len(keys) == 1
+    assert list(keys.between("")) == ["early"]

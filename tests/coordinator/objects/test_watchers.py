@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -254,6 +255,24 @@ def test_bodies_of_what_is_gone_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert world.objects._ring._bytes <= 1000
     with pytest.raises(WatchExpired):
         at_once(world.objects.changes(start, KIND["Pod"]))
+
+
+def test_deleted_jobs_take_no_more_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states of jobs are twenty times as large as the bodies of small ones."""
+    monkeypatch.setattr(changes, "GONE_BYTES", 1 << 20)
+    world, held = World(), list[int]()
+    tracemalloc.start()
+    try:
+        for wave in range(9):
+            names = [f"p{wave}-{i}" for i in range(100)]
+            world.put(*map(pod, names))
+            for name in names:
+                world.remove("Pod", name)
+            world.purge(*world.core.leaving)
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[8] - held[3] < 1 << 20
 
 
 async def test_simultaneous_changes_wake_a_waiter_once() -> None:
