@@ -222,6 +222,8 @@ class StatusReports:
             if h.version > seen:
                 importance = Importance.GROUP_EVENT if is_gang else Importance.POD_EVENT
                 tix = only_task(state, h)
+                if tix >= 0 and h.reason == EventReason.SCHEDULED:
+                    continue  # said once the pod is bound
                 if uid := self._group_uid(state) if tix < 0 else self._pod_uid(jid, tix):
                     yield WriteSubject(importance, jid, uid, number=h.number)
         failure = story.last(EventReason.FAILED_SCHEDULING) if is_gang else None
@@ -233,8 +235,7 @@ class StatusReports:
                     yield about
         for tix, uid in waiting:
             yield WriteSubject(Importance.POD, jid, uid, tix)
-        if is_gang:
-            yield from self._placed(state, story, seen)
+        yield from self._placed(state, story, seen)
 
     def _placed(self, state: JobState, story: Story, seen: int) -> Iterator[WriteSubject]:
         """The event of each pod that was bound; of a gang of very many the first ones, as the

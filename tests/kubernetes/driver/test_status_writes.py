@@ -60,6 +60,25 @@ async def test_no_write_after_the_binding_says_that_the_pod_is_unscheduled(
     assert await scheduled_status(cluster, "late") == "True"
 
 
+async def test_a_pod_is_said_to_be_assigned_once_it_is_bound(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
+) -> None:
+    held = HoldRequest()
+    binding = proxy.inject(held, method="POST", part="/pods/p/binding")
+    await cluster.create(pod("p"))
+    await proxy.until_met(binding)
+    await asyncio.sleep(1.0)
+    assert await events_of(cluster, "Pod", "p") == []
+    held.released.set()
+    (event,) = await until(partial(_events, cluster, "p"))
+    assert (event["reason"], event["type"]) == ("Scheduled", "Normal")
+    assert event["message"] == "Successfully assigned default/p to n1"
+
+
+async def _events(cluster: ApiClient, name: str) -> list[Json] | None:
+    return await events_of(cluster, "Pod", name) or None
+
+
 async def test_a_refused_binding_marks_no_pod_that_was_bound_meanwhile(
     quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
 ) -> None:
