@@ -47,7 +47,8 @@ async def test_default_and_root_are_created_and_parents_have_what_is_below_them(
     async with followed(redis_url, short_dir, cluster, kubeconfig):
         await until(partial(_names, cluster, "default", "root"))
         root = (await queues_of(cluster))["root"]
-        assert root["spec"] == {"weight": 1, "reclaimable": False}
+        # Volcano's own definition adds its defaults.
+        assert root["spec"].items() >= {"weight": 1, "reclaimable": False}.items()
         await cluster.create(queue("dept", weight=1), queue("team", weight=1, parent="dept"))
         member = pod("a", group="g")
         member["spec"]["containers"][0]["resources"] = {
