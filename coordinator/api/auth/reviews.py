@@ -19,6 +19,8 @@ from typing import Protocol, TypeVar
 
 from coordinator.api.auth.access import Access
 from coordinator.api.auth.expiring_cache import CachedValue, Clock, ExpiringCache, FailureBudget
+from coordinator.intake.fair_queue import LineFull
+from coordinator.intake.fair_turns import FairTurns
 from shared.telemetry.histogram import Histogram, exponential
 
 CACHE_SECONDS = 10.0
@@ -31,7 +33,8 @@ MOST_BAD_TOKENS = 1024
 AT_ONCE = 8
 """Questions without an answer yet."""
 MOST_WAITING = 256
-"""Requests that wait for one of them; those beyond are refused."""
+"""Requests that wait for one of them, each in its user's line. A line as long as the room that is
+left takes no more, so that the questions of one user refuse nobody else's."""
 SILENT_SECONDS = 1.0
 """After a question without an answer, none is asked for so long: whoever comes is refused."""
 
@@ -163,11 +166,15 @@ class Reviews:
             clock=clock,
         )
         self._flights: dict[Hashable, _Flight] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._waiting = 0
+        self._turns = FairTurns(slots=AT_ONCE, size=MOST_WAITING)
         self._silent_until = float("-inf")
         self.error = ""
         """Why the last question had no answer; "" if it had one."""
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for their turn."""
+        return self._turns.waiting
 
     async def judge(self, token: str, access: Access | None, *, source: str = "") -> ReviewedUser:
         """Return the token's user if they may access; with ``access`` None every known user may.
@@ -196,7 +203,7 @@ class Reviews:
             if wait > 0:
                 self._count(ReviewKind.TOKEN, ReviewAnswer.TURNED_AWAY)
                 raise TooManyBadTokens(wait)
-            user = await self._ask(ReviewKind.TOKEN, lambda: self._server.user_of(token))
+            user = await self._ask(ReviewKind.TOKEN, source, lambda: self._server.user_of(token))
             self._count(ReviewKind.TOKEN, ReviewAnswer.NO if user is None else ReviewAnswer.YES)
             if user is not None:
                 return self._users.store(key, user)
@@ -211,22 +218,25 @@ class Reviews:
             if (cached := self._verdicts.find(key)) is not None:
                 self._count(ReviewKind.ACCESS, ReviewAnswer.REMEMBERED)
                 return cached
-            verdict = await self._ask(ReviewKind.ACCESS, lambda: self._server.verdict(user, access))
+            verdict = await self._ask(
+                ReviewKind.ACCESS, user.name, lambda: self._server.verdict(user, access)
+            )
             self._count(ReviewKind.ACCESS, ReviewAnswer.YES if verdict.allowed else ReviewAnswer.NO)
             return self._verdicts.store(key, verdict)
 
     def _count(self, question: ReviewKind, answer: ReviewAnswer) -> None:
         self.counts.answers[question, answer] += 1
 
-    async def _ask(self, question: ReviewKind, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, question: ReviewKind, caller: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """``caller``: the user, or an unknown one's address, in whose line the question waits."""
         try:
-            return await self._ask_once(ask)
+            return await self._ask_once(caller, ask)
         except ReviewFailed:
             self._count(question, ReviewAnswer.NONE)
             raise
 
-    async def _ask_once(self, ask: Callable[[], Awaitable[T]]) -> T:
-        async with self._slot():
+    async def _ask_once(self, caller: str, ask: Callable[[], Awaitable[T]]) -> T:
+        async with self._slot(caller):
             if self.clock() < self._silent_until:
                 raise ReviewFailed(self.error)
             began = self.clock()
@@ -241,18 +251,15 @@ class Reviews:
             return answer
 
     @contextlib.asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        if self._waiting >= MOST_WAITING:
-            raise ReviewFailed(f"{MOST_WAITING} requests wait for the API server's word already")
-        self._waiting += 1
+    async def _slot(self, caller: str) -> AsyncIterator[None]:
         try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
+            await self._turns.take(caller)
+        except LineFull as error:
+            raise ReviewFailed(f"{error} for the API server's word already") from error
         try:
             yield
         finally:
-            self._slots.release()
+            self._turns.give_back(caller, 1.0)  # counted in questions: users take turns
 
     @contextlib.asynccontextmanager
     async def _alone(self, key: Hashable) -> AsyncIterator[None]:

@@ -229,6 +229,28 @@ async def test_few_questions_are_open_at_once_and_few_wait(
     assert server.most_under_way == bounds.AT_ONCE
 
 
+async def test_the_open_questions_of_one_user_refuse_and_delay_nobody_elses(
+    reviews: Reviews, server: ReviewServerDouble
+) -> None:
+    server.users["other"] = ClusterUser("bob")
+    server.allowed = {("bob", METRICS)}
+    await reviews.judge("good", None)
+    await reviews.judge("other", None)
+    server.hold, before = asyncio.Event(), len(server.asked)
+    paths = [PathAccess("get", f"/{i}") for i in range(400)]
+    flood = [asyncio.create_task(reviews.judge("good", path)) for path in paths]
+    refused, _ = await asyncio.wait(flood, timeout=0.1)
+    assert {type(task.exception()) for task in refused} == {ReviewFailed}
+    others = [asyncio.create_task(reviews.judge("other", METRICS)) for _ in range(19)]
+    await asyncio.sleep(0)
+    server.hold.set()
+    await asyncio.wait(others)
+    assert [task.exception() for task in others] == [None] * 19
+    order = [*server.asked]
+    assert order.index(f"bob {METRICS}") - before <= 2 * bounds.AT_ONCE, "its turn came next"
+    await asyncio.gather(*flood, return_exceptions=True)
+
+
 # --- requests that last -----------------------------------------------------------------------
 
 
