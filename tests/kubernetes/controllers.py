@@ -68,14 +68,20 @@ def volcano(plane: ControlPlane) -> Command:
 
 
 def kai_binder(kubeconfig: Path) -> Command:
+    return _kai("binder", kubeconfig)
+
+
+def kai_pod_grouper(plane: ControlPlane) -> Command:
+    return _kai("podgrouper", plane.admin.kubeconfig)
+
+
+def _kai(program: str, kubeconfig: Path) -> Command:
+    """Without ports of its own."""
     return [
-        KAI.folder / "binder",
+        KAI.folder / program,
         f"--kubeconfig={kubeconfig}",
-        *_kai_options(),
+        f"--qps={REQUESTS_A_SECOND}",
+        f"--burst={REQUESTS_A_SECOND}",
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
     ]
-
-
-def _kai_options() -> list[str]:
-    return [f"--qps={REQUESTS_A_SECOND}", f"--burst={REQUESTS_A_SECOND}"]

@@ -28,12 +28,13 @@ def beside_binder(
     *,
     binder: str = "kai",
     options: str = "",
+    **settings: Any,
 ) -> AbstractAsyncContextManager[Followed]:
     """Quadrant under the name of KAI's scheduler, to be entered."""
     path.mkdir(parents=True, exist_ok=True)
     policy = path / "policy.yaml"
     policy.write_text(f"dialect: kai\n{options}")
-    return followed(ledger, path, cluster, kubeconfig, policy=policy, binder=binder)
+    return followed(ledger, path, cluster, kubeconfig, policy=policy, binder=binder, **settings)
 
 
 def kai_pod(name: str, *, group: str = "", cpu: int = 1, **annotations: str) -> Json:
