@@ -64,7 +64,7 @@ async def training(cluster: ApiClient, name: str, pods: int) -> list[Json]:
     job = kube_object("kubeflow.org/v1", "PyTorchJob", name, spec={"pytorchReplicaSpecs": worker})
     job["metadata"]["labels"] = labels
     [stored] = await cluster.create(job)
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name}
+    owner: Json = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name}
     owner |= {"uid": stored["metadata"]["uid"], "controller": True}
     made = [kai_pod(f"{name}-{number}") for number in range(pods)]
     for pod in made:
