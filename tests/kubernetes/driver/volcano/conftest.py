@@ -1,4 +1,4 @@
-"""A cluster with Volcano's definitions, queues and controllers, and Quadrant for its scheduler."""
+"""A cluster with Volcano's definitions and controllers, and Quadrant for its scheduler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laboratory.local_kubernetes.kubelets import HollowKubelets
 from tests.kubernetes.controllers import beside, volcano
 from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed
-from tests.kubernetes.driver.volcano.objects import GroupPhases, root_and_default
+from tests.kubernetes.driver.volcano.objects import GroupPhases
 
 ROOM = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "ephemeral-storage": "100Gi"}
 POLICY = """\
@@ -45,7 +45,6 @@ class Cluster:
 @pytest_asyncio.fixture
 async def volcanos(cluster: ApiClient, control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     await install_volcano(cluster)
-    await cluster.create(*root_and_default())
     parts = Cluster(HollowKubelets(cluster), GroupPhases(cluster))
     await parts.kubelets.join(["n1", "n2"], ROOM)
     with beside(control_plane, volcano(control_plane)):
@@ -60,8 +59,8 @@ async def volcanos(cluster: ApiClient, control_plane: ControlPlane) -> AsyncIter
 def quadrant(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AbstractAsyncContextManager[Followed]:
-    """Quadrant under Volcano's name, to be entered."""
+    """Quadrant under Volcano's name, to be entered. The first pods, too, wait for their group."""
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
-    names = {"policy": policy, "scheduler_names": "volcano"}
-    return followed(redis_url, short_dir, cluster, control_plane.admin.kubeconfig, **names)
+    settings = {"policy": policy, "scheduler_names": "volcano", "group_wait": 30.0}
+    return followed(redis_url, short_dir, cluster, control_plane.admin.kubeconfig, **settings)

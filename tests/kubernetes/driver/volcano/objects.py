@@ -31,7 +31,7 @@ _EXAMPLES = Path(__file__).parents[3] / "coordinator/controllers/volcano_jobs.ya
 
 
 def root_and_default() -> tuple[Json, Json]:
-    """The queues that Volcano's scheduler makes where they are missing."""
+    """The queues that Volcano's scheduler makes at its start, as Quadrant does."""
     return queue("root", weight=1, reclaimable=False), queue("default", weight=1, reclaimable=True)
 
 

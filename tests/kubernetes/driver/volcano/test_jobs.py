@@ -18,6 +18,7 @@ from tests.kubernetes.driver.volcano.objects import (
     Json,
     examples,
     lasting,
+    root_and_default,
     until_ended,
 )
 
@@ -74,7 +75,8 @@ async def test_a_job_waits_for_its_admission_and_its_podgroup_has_each_phase_bef
 async def test_what_volcano_placed_goes_on_and_the_next_job_is_placed_beside_it(
     cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
 ) -> None:
-    """Volcano's scheduler admitted a Job and bound its pods, and was stopped."""
+    """Volcano's scheduler made its queues, admitted a Job and bound its pods, and was stopped."""
+    await cluster.create(*root_and_default())
     await cluster.create(lasting(examples()["plain"], 600.0))
     [group] = await until(lambda: _items(cluster, GROUPS, 1))
     path = f"{GROUPS}/{group['metadata']['name']}"
