@@ -150,7 +150,8 @@ def _other_victims(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outco
     mine, other = facts.places(ours), facts.places(whole)
     fewer = len(ours.evicted) < len(them.evicted)
     served = facts.by_group(list(whole.pipelined)) if fewer else other
-    untouched = {group for group in facts.groups if mine[group] == other[group] == 0}
+    left = facts.by_group([*ours.evicted, *them.evicted])
+    untouched = {group for group in facts.groups if not mine[group] + other[group] + left[group]}
     return (
         facts.evicting()
         and (fewer or len(ours.evicted) == len(them.evicted))

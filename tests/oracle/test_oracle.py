@@ -92,6 +92,17 @@ def test_promises_to_a_gang_that_cannot_start_are_a_kind() -> None:
     assert kind_of(scenario, nothing, [replace(nothing, binds={"ns/a-0-0": "n0"})]) is None
 
 
+def test_fewer_victims_for_the_same_promises_are_a_kind() -> None:
+    runs = {**FORM["groups"][0], "name": "b", "min": 0, "phase": "Running"}
+    runs["pods"] = [{"times": 1, "cpu": 1, "memory": 1, "on": on} for on in ("n0", "n1")]
+    groups = [FORM["groups"][0], runs]
+    scenario = scenario_of("victims", {**FORM, "actions": "preempt", "groups": groups})
+    one = Outcome({}, ["ns/b-0-0"], {"ns/a-1-0": "n0"}, {"ns/b": "Running"})
+    both = replace(one, evicted=["ns/b-0-0", "ns/b-1-0"], phases={"ns/b": "Completed"})
+    assert kind_of(scenario, one, [both]) is Kind.OTHER_VICTIMS
+    assert kind_of(scenario, both, [one]) is None
+
+
 def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
     for seed in range(50):
         changed = variant(SCENARIO["cluster"], Random(seed))
