@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "1c7a99ac5bd4"
+WIRE = "e8f26413eb21"

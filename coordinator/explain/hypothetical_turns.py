@@ -43,7 +43,7 @@ def draft_turn(
             Group(parent=g.parent, minimum=g.minimum, held=members + best)
             for g, members, best in zip(job.groups, info.held, info.best_effort, strict=True)
         ],
-        runs=task_runs(state, classes, roles, tail=tail),
+        runs=task_runs(state, classes, roles, key=key, tail=tail),
         total=job.tasks,
         tail=tail,
         attempt=state.attempts,
@@ -108,7 +108,7 @@ def evicting_turns(
     turn, _ = draft_turn(core, state, classes)
     key = core.order.session.task_key
     roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
-    turn = replace(turn, runs=task_runs(state, classes, roles, tail=0), tail=0)
+    turn = replace(turn, runs=task_runs(state, classes, roles, key=key, tail=0), tail=0)
     contexts, turns = core.order.contexts.over(totals), []
     with _spanning(core, state.job, classes):
         for action in core.order.contention.actions:

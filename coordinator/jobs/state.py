@@ -7,7 +7,7 @@ finding its next pending task is a search in C.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -456,25 +456,37 @@ def first_class(need: Need) -> int:
 
 
 def task_runs(
-    state: JobState, classes: dict[int, TaskClass], roles: list[Role], *, tail: int
+    state: JobState,
+    classes: dict[int, TaskClass],
+    roles: list[Role],
+    *,
+    key: Callable[[Role], object],
+    tail: int,
 ) -> list[TaskRun]:
     """The pending tasks a turn names: of each role as many as could be needed, plus the tail.
 
     Identical tasks of a role fail alike, so that the worker never needs more than the job's
     shortfall plus the tail. What a role's own minimum lacks comes before the surplus of others,
-    which would take its room.
+    which would take its room. ``key``: the roles are sorted by it, and those with equal keys get
+    one rank.
     """
     missing = shortfall(state)
     most = max(*missing, 1) + tail
     needed: list[TaskRun] = []
     surplus: list[TaskRun] = []
+    rank, last = 0, None
     for role in order_roles(state, classes, roles):
+        if len(roles) > 1:
+            best_effort = not state.backfilled and classes[role.cid].best_effort
+            if (this := (best_effort, key(role))) != last:
+                rank, last = rank + 1, this
         tasks = state.pending(role, most)
         first = min(missing[role.group], len(tasks)) if role.group else 0
         missing[role.group] -= first
-        for runs, part in ((needed, tasks[:first]), (surplus, tasks[first:])):
+        later = rank + len(roles)
+        for runs, part, at in ((needed, tasks[:first], rank), (surplus, tasks[first:], later)):
             if part:
-                runs.append(TaskRun(cid=role.cid, group=role.group, role=role.name, tasks=part))
+                runs.append(TaskRun(role.cid, role.group, role.name, part, at, role.first))
     return needed + surplus
 
 

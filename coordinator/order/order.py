@@ -20,6 +20,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from itertools import islice
 
 from coordinator.jobs.pending_reasons import of_counts
@@ -38,6 +39,7 @@ from coordinator.order.selection import Picking
 from coordinator.order.session_turns import Sessions
 from coordinator.order.stale_gangs import STALE
 from shard_worker.framework.session import Session
+from shard_worker.framework.sort_keys import Key
 from shared.codec.packed import replace
 from shared.messages.messages import Group, Outcome, OutcomeCode, TaskRun, Turn
 from shared.messages.reason import HoldReason, Reason
@@ -245,21 +247,21 @@ class Order(Sessions):
 
     def _task_runs(self, state: JobState, action: str, tail: int) -> list[TaskRun]:
         """The tasks that the turn may place; without the action allocate those with a promise."""
-        runs = task_runs(state, self.accounts.classes, self._promised_first(state), tail=tail)
+        roles, key = self._roles(state), self._task_order(state)
+        if len(roles) > 1:
+            roles.sort(key=key)
+        runs = task_runs(state, self.accounts.classes, roles, key=key, tail=tail)
         if self.allocates or action != ALLOCATING:
             return runs
         tasks = [[tix for tix in run.tasks if tix in state.nominated] for run in runs]
         return [replace(run, tasks=left) for run, left in zip(runs, tasks, strict=True) if left]
 
-    def _promised_first(self, state: JobState) -> list[Role]:
-        """The roles in task order; among equals those whose places are promised already, so that
-        what was made free for one member is not taken by another."""
-        roles = self._roles(state)
-        if not state.nominated or len(roles) == 1:
-            return roles
+    def _task_order(self, state: JobState) -> Callable[[Role], tuple[Key, bool]]:
+        """The key of task order; among equals those whose places are promised already go first, so
+        that what was made free for one member is not taken by another."""
         promised = {state.job.role_of(tix).first for tix in state.nominated}
         key = self.session.role_key
-        return sorted(roles, key=lambda role: (key(state.info, role), role.first not in promised))
+        return lambda role: (key(state.info, role), role.first not in promised)
 
     def _queue_chooses(self, state: JobState, need: Need) -> bool:
         """Whether the queue may have each of the job's tasks and not all together, so that only a

@@ -8,7 +8,9 @@ becomes a nomination. Neither: everything is undone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 from shard_worker.framework.session import Session
 from shard_worker.placement.gradient import is_idle, kept_level, nominated, pick, try_row
@@ -98,6 +100,8 @@ class _Attempt:
         self.progress = _progress(self.turn)
         self.found = PlacedTurn(self.statement)
         self.failed_roles: dict[str, int] = {}
+        self.failed_kinds: set[str | int] = set()
+        """Roles, or classes of members without one, of which a task found no node."""
         self.ready = False
         self.pipelined = False
 
@@ -107,7 +111,7 @@ class _Attempt:
         self.begin = self.statement.checkpoint
         self._compile()
         self.ready = not self._hopeless() and self._core()
-        self.found.core = self.statement.placed(self.begin)
+        self.found.core = self._placed(self.begin)
         if self.found.core:
             self.pipelined = self.ready or self.session.job_pipelined(self.progress)
         return self.ready
@@ -170,20 +174,33 @@ class _Attempt:
     def _core(self) -> bool:
         """Place tasks in order until the job is ready (True) or the gang cannot be completed any
         more."""
-        for run, compiled in self.compiled:
-            if run.role and run.role in self.failed_roles:
+        for run, compiled, task in self._in_order():
+            if self.failed_roles and self._failed(run):
                 continue
-            for task in run.tasks:
-                if not self._place(run, compiled, task):
-                    self._fail(run, compiled)
+            if not self._place(run, compiled, task):
+                self._fail(run, compiled)
+                if not self._go_on():
                     break
-                if self.session.job_ready(self.progress):
-                    return True
-            else:
-                continue
-            if not self._go_on():
-                break
+            elif self.session.job_ready(self.progress):
+                return True
         return False
+
+    def _in_order(self) -> Iterable[tuple[TaskRun, Compiled, int]]:
+        """The tasks by rank and, within a rank, member by member, as Volcano places roles of equal
+        priority."""
+        if len(self.compiled) == 1:
+            ((run, compiled),) = self.compiled
+            return zip(repeat(run), repeat(compiled), run.tasks)
+        order = sorted(
+            (run.rank, task - run.first, at, task)
+            for at, (run, _) in enumerate(self.compiled)
+            for task in run.tasks
+        )
+        return ((*self.compiled[at], task) for *_, at, task in order)
+
+    def _failed(self, run: TaskRun) -> bool:
+        """Whether a task like those of the run found no node."""
+        return (run.role or run.cid) in self.failed_kinds
 
     def _place(self, run: TaskRun, compiled: Compiled, task: int, *, now: bool = False) -> bool:
         """Place one task on the best node, its nominated node first; ``now``: on idle capacity
@@ -231,6 +248,7 @@ class _Attempt:
             self.found.failed_role = run.role
             self.found.reasons = compiled.reasons()
         self.failed_roles[run.role] = run.group
+        self.failed_kinds.add(run.role or run.cid)
 
     def _go_on(self) -> bool:
         """NeedContinueAllocating for a job without subgroups: can the other roles still complete
@@ -279,17 +297,25 @@ class _Attempt:
             return
         start = self.statement.checkpoint
         in_core = {place.task for place in self.found.core}
-        for run, compiled in self.compiled:
-            for task in run.tasks:
-                if remaining <= 0 or (run.role and run.role in self.failed_roles):
-                    break
-                # The core ended where the job became ready, in the middle of a run.
-                if task in in_core:
-                    continue
-                if not self._place(run, compiled, task, now=True):
-                    break
+        for run, compiled, task in self._in_order():
+            if remaining <= 0:
+                break
+            # The core ended where the job became ready, in the middle of a run.
+            if task in in_core or self._failed(run):
+                continue
+            if self._place(run, compiled, task, now=True):
                 remaining -= 1
-        self.found.tail = self.statement.placed(start)
+            else:
+                self.failed_kinds.add(run.role or run.cid)
+        self.found.tail = self._placed(start)
+
+    def _placed(self, since: int) -> list[TaskPlace]:
+        """The placements after a checkpoint; those of one class are neighbours, which share a run
+        of the message."""
+        by_class: dict[int, list[TaskPlace]] = {}
+        for place in self.statement.placed(since):
+            by_class.setdefault(place.cid, []).append(place)
+        return [*chain.from_iterable(by_class.values())]
 
     def _nominate_all(self) -> None:
         """The gang is pipelined: its placements on idle capacity become nominations."""
@@ -308,7 +334,7 @@ class _Attempt:
                     kind=NOMINATE,
                     devices=place.devices,
                 )
-            self.found.core = self.statement.placed(self.begin)
+            self.found.core = self._placed(self.begin)
 
 
 def _progress(turn: Turn) -> Progress:

@@ -127,6 +127,10 @@ class TaskRun(Packed, frozen=True):
     group: int
     role: str
     tasks: list[Index]
+    rank: Count = 0
+    """Lower ranks are placed first; runs of one rank member by member."""
+    first: Count = 0
+    """The role's first task: ``task - first`` is a member's index."""
 
 
 class Turn(Packed, frozen=True, kw_only=True):

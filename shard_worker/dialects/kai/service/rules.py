@@ -75,6 +75,8 @@ def open_service_session(policy: Policy) -> Session:
     for option in options:
         with session.speaking(0, option):
             _register(session, option, devices)
+    with session.speaking(0, PluginOption(GANG)):
+        session.add_task_order_fn(key=lambda role: role.first)  # ties: the older pod, as in KAI
     session.warnings += [f"a service differs from KAI: {text}" for text in _deviations(kai)]
     return session
 

@@ -1,8 +1,5 @@
-"""A flat job gets the same nodes from the fast path and from a session over a world.
-
-Roles differ in priority here: the fast path goes through a job role by role, a session member by
-member where no rule tells the roles apart.
-"""
+"""A flat job gets the same nodes from the fast path and from a session over a world: role by role
+where roles differ in priority, else member by member."""
 
 from __future__ import annotations
 
@@ -70,8 +67,8 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class DrawnJob:
-    roles: tuple[tuple[str, int, int, bool, int], ...]
-    """(name, tasks, CPUs, picky, minimum)"""
+    roles: tuple[tuple[str, int, int, bool, int, int], ...]
+    """(name, tasks, CPUs, picky, minimum, priority)"""
     spare: int
     """How many tasks more than the minimum there are."""
     priority: int
@@ -86,6 +83,7 @@ role = st.tuples(
     st.integers(1, 3),
     st.booleans(),
     st.integers(0, 2),
+    st.integers(0, 1),
 )
 jobs = st.builds(
     DrawnJob,
@@ -116,18 +114,19 @@ def cluster_of(
         cluster.job(f"runs{i}", tasks=used, on=[f"n{i}"] * used)
         cluster.job(f"leaves{i}", tasks=leaving, on=[f"n{i}"] * leaving, status=Status.RELEASING)
     for i, job in enumerate(wanted):
-        minima = tuple((name, least) for name, _, _, _, least in job.roles if name and least)
-        total = sum(count for _, count, _, _, _ in job.roles)
+        minima = tuple((name, least) for name, _, _, _, least, _ in job.roles if name and least)
+        total = sum(count for _, count, *_ in job.roles)
         roles: list[Role] = []
         first = 0
-        for name, count, cpu, picky, _ in job.roles:
+        # Ties between members of one index go by uid, which begins with the role.
+        for name, count, cpu, picky, _, priority in sorted(job.roles):
             cls = TaskClass(
                 requests=cluster.requests(cpu=cpu, pods=1),
                 selector=(("disk", "ssd"),) if picky else (),
             )
             group = group_of(name, minima)
-            rank = len(job.roles) - len(roles)
-            roles.append(Role(name, cluster.class_of(cls), first, count, group, priority=rank))
+            cid = cluster.class_of(cls)
+            roles.append(Role(name, cid, first, count, group, priority=priority))
             first += count
         groups = make_groups(max(total - job.spare, 0), minima)
         cluster.job(f"job{i}", roles=roles, groups=groups, role_minima=minima)
@@ -137,7 +136,7 @@ def cluster_of(
 def turn_of(ssn: Session, job: SessionJob) -> Turn:
     """One turn: the gang, or one task of a job that is ready."""
     runs = [
-        TaskRun(role.cid, role.group, role.name, left)
+        TaskRun(role.cid, role.group, role.name, left, rank=1 - role.priority, first=role.first)
         for role in sorted(job.job.roles, key=lambda role: (ssn.task_key(role), role.first))
         if (left := [t.tix for t in job.tasks if t.role is role and t.status is Status.PENDING])
     ]
@@ -218,7 +217,7 @@ def test_same_turns_same_places(
 def test_the_two_ways_can_differ() -> None:
     """The comparison is of something: with another score the same job goes elsewhere."""
     listed = [DrawnNode(4, 0, 0, True, False)] * 3
-    expected = [DrawnJob((("a", 2, 1, False, 0),), 0, 0)]
+    expected = [DrawnJob((("a", 2, 1, False, 0, 0),), 0, 0)]
     first = cluster_of(listed, expected, ("gang", "predicates", "binpack"), Mode.NONE)
     second = cluster_of(listed, expected, ("gang", "predicates", "nodeorder"), Mode.NONE)
     assert first.run().binds != second.run().binds

@@ -1,0 +1,26 @@
+"""Gangs whose members ask for different amounts, in each form."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.laboratory.replay.build import FORMS, Json, decided, group, node, pod, policy
+
+UNDER = policy("allocate", "priority", "gang", "predicates", "proportion", "binpack")
+
+
+def members(of: str, *kinds: tuple[str, int, float], minimum: int, memory: str = "") -> list[Json]:
+    """A PodGroup of several kinds of pods: (name, pods, CPUs). ``memory``: of the first kind."""
+    pods = [pod(f"{of}-{name}-{i}", group=of, cpu=cpu) for name, n, cpu in kinds for i in range(n)]
+    if memory:
+        for item in pods[: kinds[0][1]]:
+            item["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    return [group(of, minimum=minimum), *pods]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gang_starts_whose_members_fit_only_if_kinds_take_turns(form: str) -> None:
+    """Packed side by side, the small ones leave no node for the second large one."""
+    gang = members("g", ("small", 2, 1), ("large", 2, 2), minimum=4)
+    result = decided(form, node("n0", cpu=3), node("n1", cpu=3), *gang, under=UNDER)
+    assert len(result.binds) == 4
