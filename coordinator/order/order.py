@@ -420,9 +420,10 @@ class Order(Sessions):
             state.tried_since = -1
         self.nominations.drop(state)
         self.accounts.begin_binds(state, outcome)
-        if outcome.reasons and state.info.pending:
+        if outcome.reasons and state.info.pending and len(state.job.roles) == 1:
             self._infeasible(state, outcome, shard)
         else:
+            # One role has no node: members of others may have one, and the next turn tries them.
             self._enqueue(state)
         self._settle(state)
 

@@ -24,3 +24,12 @@ def test_a_gang_starts_whose_members_fit_only_if_kinds_take_turns(form: str) -> 
     gang = members("g", ("small", 2, 1), ("large", 2, 2), minimum=4)
     result = decided(form, node("n0", cpu=3), node("n1", cpu=3), *gang, under=UNDER)
     assert len(result.binds) == 4
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_kind_that_fits_nowhere_keeps_no_elastic_member_of_another_waiting(form: str) -> None:
+    kinds = ("large", 2, 3), ("small", 4, 1)
+    first, second = (members(name, *kinds, minimum=1) for name in ("a", "b"))
+    nodes = [node(f"n{i}", cpu=2) for i in range(4)]
+    result = decided(form, *nodes, *first, *second, under=UNDER)
+    assert set(result.binds) == {f"ns/{name}-small-{i}" for name in "ab" for i in range(4)}
