@@ -398,7 +398,7 @@ def core_need(
     Members missing to a role's own minimum come first, then those missing to the job's from any
     role. Where pending tasks do not suffice, all there are. Of several the smallest count: a turn
     tries all in task order, and goes on after one that finds no node. A class of which nobody can
-    say that it is larger stands beside them with 0.
+    say that it is larger stands beside them with 0, its own tasks counted among theirs.
     """
     missing = shortfall(state) if gangs else [0] * len(state.job.groups)
     if len(state.job.roles) == 1:
@@ -421,13 +421,18 @@ def core_need(
         rest = max(rest, 1)
     chosen: list[int] = []
     for role, missing_here in rest_of:
-        more = min(len(state.pending(role, missing_here + max(rest, 0))) - missing_here, rest)
+        pending = len(state.pending(role, missing_here + max(rest, 0) + 1)) - missing_here
+        more = min(pending, rest)
+        cls = classes[role.cid]
+        replaceable = next((cid for cid in chosen if not _at_least(cls, classes[cid])), None)
         if more > 0:
             need[role.cid] = need.get(role.cid, 0) + more
             rest -= more
             chosen.append(role.cid)
-        elif any(not _at_least(classes[role.cid], classes[cid]) for cid in chosen):
-            need.setdefault(role.cid, 0)
+        if replaceable is not None and pending > more:
+            # More of its members may come in the place of those, and ask for less of something.
+            need[replaceable] += need.get(role.cid, 0)
+            need[role.cid] = 0
     return tuple(sorted(need.items()))
 
 

@@ -33,3 +33,11 @@ def test_a_kind_that_fits_nowhere_keeps_no_elastic_member_of_another_waiting(for
     nodes = [node(f"n{i}", cpu=2) for i in range(4)]
     result = decided(form, *nodes, *first, *second, under=UNDER)
     assert set(result.binds) == {f"ns/{name}-small-{i}" for name in "ab" for i in range(4)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gang_is_tried_whose_members_are_small_in_different_resources(form: str) -> None:
+    """The one large in CPU is the smallest in memory; without it the gang fits all the same."""
+    gang = members("g", ("basic", 4, 1), ("large", 1, 2), minimum=2, memory="2Gi")
+    result = decided(form, node("n0", cpu=2), *gang, under=UNDER)
+    assert set(result.binds) == {"ns/g-basic-0", "ns/g-basic-1"}
