@@ -37,7 +37,6 @@ class Kind(Enum):
     SOFT_BY_DOMAINS = "a soft topology is placed domain by domain, as Volcano 1.15 does"
     PROMISES_SCORED = "the same pods get promises on nodes whose score counts promises"
     NO_ALLOCATE = "a service admits and places PodGroups also without enqueue and allocate"
-    ROLE_BY_ROLE = "a service places a job's members role by role"
     FREE_CAPACITY = "a service gives queues what is free beyond their shares"
     GOES_ON = "a service evicts further in its next turns, as a next session would"
     QUEUE_ROOM = "a service promises what exceeds a queue's capability when the victims have left"
@@ -79,10 +78,6 @@ class Facts:
         return {
             group: self.running[group] + places[group] - leaving[group] for group in self.groups
         }
-
-    def unequal_members(self, group: str) -> bool:
-        members = [pod for pod, of in self.group_of.items() if of == group]
-        return len({str(self.pods[pod]["spec"].get("containers")) for pod in members}) > 1
 
     def minimum(self, group: str) -> int:
         return int(self.groups[group].get("spec", {}).get("minMember", 0))
@@ -242,14 +237,6 @@ def _no_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome
     return "allocate" not in facts.actions and "Pending" in phases
 
 
-def _role_by_role(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """In another order unequal members find other nodes, and sometimes fewer of them."""
-    mine, other = facts.places(ours), facts.places(them)
-    less = {group for group in other if mine[group] < other[group]}
-    same_victims = Counter(ours.evicted) == Counter(them.evicted)
-    return same_victims and all(facts.unequal_members(group) for group in less)
-
-
 def _free_capacity(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     mine, other = facts.places(ours), facts.places(facts.whole(them))
     more = all(mine[group] >= other[group] for group in other)
@@ -287,7 +274,6 @@ def _promises_bound(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
 
 SERVICE_RULES: dict[Kind, Rule] = {
     Kind.NO_ALLOCATE: _no_allocate,
-    Kind.ROLE_BY_ROLE: _role_by_role,
     Kind.GOES_ON: _goes_on,
     Kind.QUEUE_ROOM: _queue_room,
     Kind.FREE_CAPACITY: _free_capacity,
