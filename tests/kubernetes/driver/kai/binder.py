@@ -15,7 +15,7 @@ from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import changes, path_of
 from laboratory.local_kubernetes.server_process import ServerProcess
 from tests.kubernetes.controllers import kai_binder
-from tests.kubernetes.driver.kai.objects import Json
+from tests.kubernetes.driver.kai.objects import GROUP, Json
 
 RESERVATIONS = "kai-resource-reservation"
 _PODS = f"/api/v1/namespaces/{RESERVATIONS}/pods"
@@ -65,15 +65,23 @@ class KaiBinder:
         return items
 
     async def name_devices(self) -> None:
-        """Write on each reservation which GPU it has, as the program in its container does."""
-        taken: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """Write on each reservation which GPU it has, as the program in its container does.
+
+        A reservation replaces an earlier one of its group. The binder makes another at each attempt
+        while its cache lacks the one before, and later deletes one alone: the rest would hold their
+        GPUs for ever (decision 92).
+        """
+        devices: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        groups: dict[str, Json] = {}
         async for kind, pod in changes(self._client, _PODS):
-            devices = taken[pod["spec"]["nodeName"]]
+            taken, group = devices[pod["spec"]["nodeName"]], pod["metadata"]["labels"][GROUP]
             name = pod["metadata"]["name"]
             if kind == "DELETED":
-                devices.pop(name, None)
-            elif name not in devices:
-                free = set(range(len(devices) + 1)) - set(devices.values())
-                devices[name] = min(free)
-                note = {"metadata": {"annotations": {_INDEX: str(devices[name])}}}
+                taken.pop(name, None)
+            elif name not in taken:
+                if (earlier := groups.get(group)) is not None:
+                    await self._client.delete(path_of(earlier), code=None, gracePeriodSeconds="0")
+                groups[group] = pod
+                taken[name] = min(set(range(len(taken) + 1)) - set(taken.values()))
+                note = {"metadata": {"annotations": {_INDEX: str(taken[name])}}}
                 await self._client.patch(path_of(pod), note, code=None)
