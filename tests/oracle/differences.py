@@ -33,6 +33,8 @@ class Kind(Enum):
     CAPABILITY = "a queue's capability is kept although no plugin keeps it"
     PART_OF_A_GANG = "preempt promises places to a gang that stays below its minimum"
     VETO_FORGOTTEN = "victims that two plugins of a tier excluded together are evicted by a third"
+    ALL_GUARANTEED = "an extended resource that guarantees take as a whole has no limit in Volcano"
+    FREE_ROOM = "reclaim counts room on nodes without victims, so that one more gang is whole"
     OTHER_VICTIMS = "whoever is promised room has as much of it, and no more pods are evicted"
     SOFT_BY_DOMAINS = "a soft topology is placed domain by domain, as Volcano 1.15 does"
     PROMISES_SCORED = "the same pods get promises on nodes whose score counts promises"
@@ -56,12 +58,14 @@ class Facts:
         self.group_of: dict[str, str] = {}
         self.promised: set[str] = set()
         """PodGroups that a session of the other scheduler promised places."""
+        self.node_of: dict[str, str] = {}
         self.running: Counter[str] = Counter()
         for pod in cluster.get("pods", ()):
             metadata = pod["metadata"]
             name = metadata.get("annotations", {}).get(GROUP, "")
             group = self.group_of[_key(pod)] = f"{metadata.get('namespace', 'default')}/{name}"
-            self.running[group] += bool(pod.get("spec", {}).get("nodeName"))
+            self.node_of[_key(pod)] = node = pod.get("spec", {}).get("nodeName", "")
+            self.running[group] += bool(node)
 
     def evicting(self) -> bool:
         return any(action in EVICTING for action in self.actions)
@@ -155,6 +159,40 @@ def _other_victims(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outco
     )
 
 
+def _all_guaranteed(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """The rest of it beyond all guarantees is nothing, which Volcano's sums leave out. It concerns
+    the pods that ask for it."""
+    total, guaranteed = Counter[str](), Counter[str]()
+    for node in facts.cluster.get("nodes", ()):
+        total.update(_amounts(node["status"]["allocatable"]))
+    for queue in facts.cluster.get("queues", ()):
+        written = queue.get("spec", {}).get("guarantee") or {}
+        guaranteed.update(_amounts(written.get("resource") or {}))
+    plugins = {plugin["name"] for tier in facts.policy["tiers"] for plugin in tier["plugins"]}
+    extended = guaranteed.keys() - {"cpu", "memory", "pods"}
+    whole = {name for name in extended if guaranteed[name] >= total[name] > 0}
+    acts = [{*each.binds, *each.pipelined, *each.evicted} for each in (ours, them)]
+    differing = acts[0] ^ acts[1]
+    return "capacity" in plugins and any(
+        whole & _requests(facts.pods[pod]).keys() for pod in differing
+    )
+
+
+def _free_room(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """A gang of ours that gets more is whole with it, and has a promise where nobody leaves."""
+    mine, other = facts.places(ours), facts.places(them)
+    held, cleared = facts.held(ours), {facts.node_of[pod] for pod in ours.evicted}
+    free = facts.by_group([pod for pod, on in ours.pipelined.items() if on not in cleared])
+    more = {group for group in mine if mine[group] > other[group]}
+    return (
+        "reclaim" in facts.actions
+        and all(mine[group] >= other[group] for group in other)
+        and Counter(them.evicted) <= Counter(ours.evicted)
+        and bool(more)
+        and all(free[group] and held[group] >= facts.minimum(group) for group in more)
+    )
+
+
 def _soft_by_domains(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     topologies = [
         group.get("spec", {}).get("networkTopology", {}) for group in facts.groups.values()
@@ -210,9 +248,12 @@ def _capability(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]
 def _requests(pod: Json) -> Counter[str]:
     total: Counter[str] = Counter()
     for container in pod["spec"].get("containers", ()):
-        for name, written in (container.get("resources", {}).get("requests") or {}).items():
-            total[name] += amount(name, written, name)
+        total.update(_amounts(container.get("resources", {}).get("requests") or {}))
     return total
+
+
+def _amounts(written: Mapping[str, str]) -> dict[str, int]:
+    return {name: amount(name, text, name) for name, text in written.items()}
 
 
 def _beyond(used: Counter[str], amounts: Mapping[str, str]) -> bool:
@@ -228,6 +269,8 @@ RULES: dict[Kind, Rule] = {
     Kind.MANY_TIES: _many_ties,
     Kind.SOFT_BY_DOMAINS: _soft_by_domains,
     Kind.OTHER_VICTIMS: _other_victims,
+    Kind.ALL_GUARANTEED: _all_guaranteed,
+    Kind.FREE_ROOM: _free_room,
     Kind.CAPABILITY: _capability,
 }
 

@@ -103,6 +103,30 @@ def test_fewer_victims_for_the_same_promises_are_a_kind() -> None:
     assert kind_of(scenario, both, [one]) is None
 
 
+@pytest.mark.parametrize(("gpus", "kind"), [(2, Kind.ALL_GUARANTEED), (1, None)])
+def test_a_resource_that_guarantees_take_as_a_whole_is_a_kind(gpus: int, kind: Kind | None) -> None:
+    runs = {**FORM["groups"][0], "name": "b", "min": 0, "phase": "Running"}
+    runs["pods"] = [{"times": 1, "cpu": 1, "memory": 1, "gpu": 1, "on": "n0"}]
+    guarantee = {"weight": 1, "guarantee": {"gpu": gpus}}
+    form = {**FORM, "actions": "reclaim", "tiers": [["gang"], ["capacity"]]}
+    form |= {"nodes": {"n0": {"cpu": 1, "memory": 8, "pods": 10, "gpu": 2}}}
+    form |= {"queues": {"red": {"weight": 1}, "blue": guarantee}, "groups": [runs]}
+    nothing = Outcome({}, [], {}, {"ns/b": "Running"})
+    ours = replace(nothing, evicted=["ns/b-0-0"])
+    assert kind_of(scenario_of("whole", form), ours, [nothing]) is kind
+
+
+@pytest.mark.parametrize(("least", "kind"), [(2, Kind.FREE_ROOM), (3, None)])
+def test_a_gang_made_whole_by_room_without_victims_is_a_kind(least: int, kind: Kind | None) -> None:
+    runs = {**FORM["groups"][0], "name": "b", "min": 0, "phase": "Running"}
+    runs["pods"] = [{"times": 1, "cpu": 2, "memory": 1, "on": "n0"}]
+    groups = [{**FORM["groups"][0], "min": least}, runs]
+    scenario = scenario_of("free", {**FORM, "actions": "reclaim", "groups": groups})
+    nothing = Outcome({}, [], {})
+    ours = replace(nothing, evicted=["ns/b-0-0"], pipelined={"ns/a-0-0": "n0", "ns/a-0-1": "n1"})
+    assert kind_of(scenario, ours, [nothing]) is kind
+
+
 def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
     for seed in range(50):
         changed = variant(SCENARIO["cluster"], Random(seed))
