@@ -51,6 +51,9 @@ class Facts:
     def __init__(self, scenario: Json) -> None:
         self.cluster = cluster = scenario["cluster"]
         self.policy = scenario["policy"]
+        self.plugins = {
+            plugin["name"] for tier in self.policy["tiers"] for plugin in tier["plugins"]
+        }
         self.actions = [name.strip() for name in self.policy["actions"].split(",")]
         self.pods = {_key(pod): pod for pod in cluster.get("pods", ())}
         self.shape = Shape(scenario)
@@ -168,12 +171,11 @@ def _all_guaranteed(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
     for queue in facts.cluster.get("queues", ()):
         written = queue.get("spec", {}).get("guarantee") or {}
         guaranteed.update(_amounts(written.get("resource") or {}))
-    plugins = {plugin["name"] for tier in facts.policy["tiers"] for plugin in tier["plugins"]}
     extended = guaranteed.keys() - {"cpu", "memory", "pods"}
     whole = {name for name in extended if guaranteed[name] >= total[name] > 0}
     acts = [{*each.binds, *each.pipelined, *each.evicted} for each in (ours, them)]
     differing = acts[0] ^ acts[1]
-    return "capacity" in plugins and any(
+    return "capacity" in facts.plugins and any(
         whole & _requests(facts.pods[pod]).keys() for pod in differing
     )
 
@@ -281,9 +283,11 @@ def _no_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome
 
 
 def _free_capacity(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """The same and more, where a plugin keeps shares of queues."""
     mine, other = facts.places(ours), facts.places(facts.whole(them))
-    more = all(mine[group] >= other[group] for group in other)
-    return more and len(ours.evicted) <= len(them.evicted)
+    more = mine != other and all(mine[group] >= other[group] for group in other)
+    same_victims = Counter(ours.evicted) == Counter(them.evicted)
+    return more and same_victims and bool(facts.plugins & {"capacity", "proportion"})
 
 
 def _goes_on(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
