@@ -231,7 +231,8 @@ def _job_of_group(step: AdmissionStep, new: PodManifest) -> Job | None:
     # once (decision 0014).
     if jid is not None and job is None:
         message = "this PodGroup is being deleted; wait until it is gone, or name another one"
-        raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
+        field = f"metadata.annotations.{GROUP_NAME}"
+        raise InvalidInput(field, new.group, message, reason="Conflict")
     if not step.planting and (job is None or job.dangling):
         message = (
             f"PodGroup {group} does not exist, so nobody knows which queue its pods go to; create "

@@ -38,7 +38,7 @@ AGAIN_SECONDS = 0.1
 room."""
 FOREIGN_SECONDS = 0.2
 """Interval of looks for changes of what other schedulers' pods use."""
-_LATER = ("AlreadyExists", "TooManyRequests", TOO_MANY)
+_LATER = ("AlreadyExists", "Conflict", "TooManyRequests", TOO_MANY)
 """Reasons of refusals that pass by themselves."""
 
 _LONGEST_WHY = 300

@@ -126,7 +126,7 @@ def test_deleting_a_job_frees_its_names(bench: Bench) -> None:
         assert gone.ops == [DropJob(jid) for jid in gone.jobs_gone]
         assert {d.key.name for d in gone.documents if d.deleting == 9.0} >= {name}
     again = bench.admit(pod("w-0"), pod_group("g"), job("j"), pod("new", group="g"))
-    assert [r.reason for r in again.refused] == [*["AlreadyExists"] * 3, "Invalid"]
+    assert [r.reason for r in again.refused] == [*["AlreadyExists"] * 3, "Conflict"]
     assert all("being deleted" in r.message for r in again.refused)
     left = bench.intake.registry
     gone = bench.purge(*left.leaving)

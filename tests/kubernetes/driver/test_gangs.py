@@ -110,6 +110,21 @@ async def test_a_pod_made_again_under_its_name_is_placed_again(
     await until(lambda: quadrant.states()["bound"] == 1)
 
 
+async def test_a_gang_made_again_under_its_name_is_placed_again(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    """Its pods may come while the last one of before is still leaving the books."""
+    groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+    for number in range(4):
+        names = [f"gang-{number}-{i}" for i in range(4)]
+        await cluster.create(pod_group("gang", 4), *(pod(name, group="gang") for name in names))
+        await quadrant.until_bound(*names)
+        await cluster.delete(f"{groups}/gang")
+        for name in names:
+            path = f"/api/v1/namespaces/default/pods/{name}"
+            await cluster.delete(path, gracePeriodSeconds="0")
+
+
 async def test_the_service_takes_no_objects_and_says_where_they_live(
     quadrant: Followed, control_plane: ControlPlane
 ) -> None:

@@ -128,6 +128,12 @@ async def _events(cluster: ApiClient, kind: str, name: str) -> list[Json] | None
     return await events_of(cluster, kind, name) or None
 
 
+async def _event_says(cluster: ApiClient, name: str, words: str) -> bool:
+    """Whether an event of the pod says so; an earlier one may say that its gang is incomplete."""
+    events = await events_of(cluster, "Pod", name)
+    return any(words in str(event) for event in events)
+
+
 async def test_kubectl_describe_answers_why_a_pod_waits(
     quadrant: Followed, cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
@@ -136,7 +142,7 @@ async def test_kubectl_describe_answers_why_a_pod_waits(
         pytest.skip("no kubectl on PATH and none named by $KUBECTL")
     await cluster.create(*wide(6), pod("alone", cpu=9))
     for name, words in (("wide-5", "short by 2 cpu"), ("alone", "one task asks 9 cpu")):
-        await until(partial(_events, cluster, "Pod", name))
+        await until(partial(_event_says, cluster, name, words))
         result = await asyncio.to_thread(
             subprocess.run,
             [program, "describe", "pod", name],
