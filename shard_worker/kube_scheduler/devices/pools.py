@@ -140,15 +140,14 @@ def _ask(expression: str, offer: Offer) -> bool | CelError:
 
 def variable(offer: Offer) -> dict[str, object]:
     """The variable ``device`` for selectors. Names without a domain belong to the driver's
-    domain; where a device has both names, the one with the domain counts, as in
-    :func:`attribute_of`."""
+    domain."""
     attributes, capacity = Domains(), Domains()
-    for attribute in sorted(offer.device.attributes, key=lambda each: "/" in each.name):
+    for attribute in offer.device.attributes:
         value: object = attribute.value
         if attribute.kind == "version":
             value = semver(str(attribute.value))
         _enter(attributes, attribute.name, offer.driver, value)
-    for name, units in sorted(offer.device.capacity, key=lambda each: "/" in each[0]):
+    for name, units in offer.device.capacity:
         _enter(capacity, name, offer.driver, Quantity(units))
     return {
         "driver": offer.driver,
@@ -167,6 +166,8 @@ def _enter(domains: Domains, name: str, driver: str, value: object) -> None:
 
 def attribute_of(offer: Offer, name: str) -> object:
     """(kind, value) of a fully qualified attribute; None if the device does not have it."""
-    values = {each.name: (each.kind, each.value) for each in offer.device.attributes}
-    domain, _, identifier = name.rpartition("/")
-    return values.get(name) or (values.get(identifier) if domain == offer.driver else None)
+    for attribute in offer.device.attributes:
+        full = attribute.name if "/" in attribute.name else f"{offer.driver}/{attribute.name}"
+        if full == name:
+            return (attribute.kind, attribute.value)
+    return None

@@ -5,6 +5,8 @@ CEL expressions are kept as text; their errors are reported when they are evalua
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import read_metadata
 from shared.manifests.fields.reader import Fields, part_of, subdomain
@@ -155,20 +157,21 @@ def read_slice(obj: dict[str, object]) -> ResourceSlice:
     spec = Fields(obj.get("spec"), "spec")
     spec.check("ResourceSliceSpec")
     pool, nodes = spec.need("pool"), spec.child("nodeSelector")
+    driver = subdomain(spec.data.get("driver"), "spec.driver")
     node, everywhere = spec.text("nodeName"), spec.boolean("allNodes", False)
     if bool(node) + (nodes is not None) + everywhere != 1:
         message = "wants exactly one of nodeName, nodeSelector and allNodes; write one of them"
         raise InvalidInput("spec", None, message)
     return ResourceSlice(
         name=meta.name,
-        driver=subdomain(spec.data.get("driver"), "spec.driver"),
+        driver=driver,
         pool=pool.text("name"),
         generation=pool.integer("generation", 0),
         slices=pool.integer("resourceSliceCount", 1, low=1),
         node=node,
         all_nodes=everywhere,
         selector=_node_selector(nodes),
-        devices=tuple(_device(d) for d in spec.children("devices", longest=128)),
+        devices=tuple(_device(d, driver) for d in spec.children("devices", longest=128)),
     )
 
 
@@ -176,7 +179,7 @@ def _node_selector(fields: Fields | None) -> Terms | None:
     return None if fields is None else read_node_selector(fields)
 
 
-def _device(fields: Fields) -> Device:
+def _device(fields: Fields, driver: str) -> Device:
     fields.check("Device")
     attributes = fields.child("attributes") or Fields({}, fields.path("attributes"))
     capacity = fields.child("capacity")
@@ -184,15 +187,22 @@ def _device(fields: Fields) -> Device:
     return Device(
         name=_name(fields),
         attributes=tuple(
-            _attribute(name, attributes.need(name)) for name in sorted(attributes.data)
+            _attribute(name, attributes.need(name)) for name in _names(attributes.data, driver)
         ),
         capacity=tuple(
             (name, _quantity(values[name].data.get("value"), values[name].path("value")))
-            for name in sorted(values)
+            for name in _names(values, driver)
         ),
         taints=read_taints(fields),
         shared=fields.boolean("allowMultipleAllocations", False),
     )
+
+
+def _names(named: Iterable[str], driver: str) -> list[str]:
+    """The names of attributes or capacities. One without a domain means the driver's domain; where
+    a device has it under both names, the one with the domain counts."""
+    names = set(named)
+    return sorted(name for name in names if f"{driver}/{name}" not in names)
 
 
 def _attribute(name: str, fields: Fields) -> Attribute:

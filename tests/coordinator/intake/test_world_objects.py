@@ -16,6 +16,7 @@ from shared.manifests.kubernetes.inert import INERT
 from shared.manifests.parse import KINDS, parse
 from shared.manifests.volcano.objects import PodGroupManifest, QueueManifest
 from shared.model.constraints import Requirement
+from shared.model.devices import Attribute, ResourceSlice
 from shared.model.model import NodeGroupAffinity
 from shared.model.topology import HyperNode, Member, SubGroupPolicy, Topology
 from shared.records.specs import OBJECT_KEYS, decode_object, encode_object, object_key
@@ -33,6 +34,19 @@ def test_each_is_read_and_survives_the_way_to_bytes(name: str) -> None:
     back = decode_object(object_key(expected), encode_object(expected))
     assert back == expected
     assert hash(back) == hash(expected)
+
+
+def test_a_device_has_an_attribute_once_by_its_name_with_the_domain() -> None:
+    """A name without a domain means the driver's; the API server takes both of one device."""
+    both = {"gpu.example.com/model": {"string": "b"}, "model": {"string": "a"}}
+    sizes = {"gpu.example.com/memory": {"value": "40Gi"}, "memory": {"value": "80Gi"}}
+    device = {"name": "g0", "attributes": both, "capacity": sizes}
+    spec = {"driver": "gpu.example.com", "pool": {"name": "p"}, "allNodes": True}
+    item = world_object("resource.k8s.io/v1", "ResourceSlice", spec=spec | {"devices": [device]})
+    read = parse(item)
+    assert isinstance(read, ResourceSlice)
+    assert read.devices[0].attributes == (Attribute("gpu.example.com/model", "string", "b"),)
+    assert read.devices[0].capacity == (("gpu.example.com/memory", 40 * 2**30 * 1000),)
 
 
 def test_every_kind_is_among_them() -> None:

@@ -160,16 +160,6 @@ class TestDeviceNodes:
         assert open_to(two(alike, mixed, same), "new-0") == ["n1"]
         assert open_to(two(apart, mixed, same), "new-0") == ["n0"]
 
-    def test_an_attribute_with_two_names_counts_by_the_one_with_the_domain(self) -> None:
-        """In selectors and in constraints alike."""
-        names = {f"{DRIVER}/zeta": "b", "zeta": "a"}
-        both = Device("g0", tuple(Attribute(name, "string", v) for name, v in names.items()))
-        full = Device("g1", (Attribute(f"{DRIVER}/zeta", "string", "b"),))
-        selector = ask(selectors=(f'device.attributes["{DRIVER}"].zeta == "b"',))
-        assert open_to(two(claim("c", selector), slice_of("n0", both)), "new-0") == ["n0"]
-        alike = claim("c", ask(), ask(), matches=(DeviceMatch(f"{DRIVER}/zeta"),))
-        assert open_to(two(alike, slice_of("n0", both, full)), "new-0") == ["n0"]
-
     def test_a_search_that_goes_back(self) -> None:
         """The first request must leave the only device that the second takes."""
         only_a = ask(selectors=(f'device.attributes["{DRIVER}"].model == "a"',))
