@@ -51,7 +51,7 @@ def test_install_names_each_package_and_how_many_are_left(python: Path, tmp_path
         check=True,
     )
     assert [line.split(" into ")[0] for line in result.stdout.splitlines()] == [
-        f"Installing 3 packages of {tmp_path}/some.lock (once)",
+        f"Installing the packages of {tmp_path}/some.lock (once)",
         "  1 of 2  first-1.0-py3-none-any.whl",
         "  2 of 2  second-1.0-py3-none-any.whl",
         "  unpacking 2 packages",
