@@ -10,14 +10,14 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> Callable[[], None] | None:
-    """A function for the child to run before exec: it asks the kernel for SIGTERM at the death of
-    the thread that started it."""
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None] | None:
+    """A function for the child to run before exec: it asks the kernel for this signal at the death
+    of the thread that started it."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:  # one system call: nothing that could wait for another thread
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        prctl(_PR_SET_PDEATHSIG, number)
 
     return ask

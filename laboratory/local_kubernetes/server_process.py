@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import threading
@@ -65,7 +66,9 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509
+                # Not SIGTERM: an API server whose etcd is gone never ends by it, and a process that
+                # is paused does not see it.
+                preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509
             )
 
     def kill(self) -> None:
