@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from heapq import merge
+from itertools import chain, groupby, repeat, starmap
 
 from shard_worker.framework.session import Session
 from shard_worker.placement.gradient import is_idle, kept_level, nominated, pick, try_row
@@ -20,6 +21,9 @@ from shard_worker.placement.task_class import Compiled, CompiledClasses
 from shard_worker.session_model.workload import Progress
 from shard_worker.view.view import View
 from shared.messages.messages import ALLOCATE, NOMINATE, TaskRun, Turn
+
+_Next = tuple[TaskRun, Compiled, int]
+"""The next task of a turn, with its run and compiled class."""
 
 TOO_FEW = "the gang has too few tasks left to reach its minimum"
 
@@ -185,18 +189,15 @@ class _Attempt:
                 return True
         return False
 
-    def _in_order(self) -> Iterable[tuple[TaskRun, Compiled, int]]:
+    def _in_order(self) -> Iterable[_Next]:
         """The tasks by rank and, within a rank, member by member, as Volcano places roles of equal
         priority."""
         if len(self.compiled) == 1:
-            ((run, compiled),) = self.compiled
-            return zip(repeat(run), repeat(compiled), run.tasks)
-        order = sorted(
-            (run.rank, task - run.first, at, task)
-            for at, (run, _) in enumerate(self.compiled)
-            for task in run.tasks
+            return _tasks_of(*self.compiled[0])
+        ranks = groupby(self.compiled, key=lambda each: each[0].rank)
+        return chain.from_iterable(
+            merge(*starmap(_tasks_of, runs), key=_member) for _, runs in ranks
         )
-        return ((*self.compiled[at], task) for *_, at, task in order)
 
     def _failed(self, run: TaskRun) -> bool:
         """Whether a task like those of the run found no node."""
@@ -312,8 +313,11 @@ class _Attempt:
     def _placed(self, since: int) -> list[TaskPlace]:
         """The placements after a checkpoint; those of one class are neighbours, which share a run
         of the message."""
+        places = self.statement.placed(since)
+        if len({run.cid for run, _ in self.compiled}) == 1:
+            return places
         by_class: dict[int, list[TaskPlace]] = {}
-        for place in self.statement.placed(since):
+        for place in places:
             by_class.setdefault(place.cid, []).append(place)
         return [*chain.from_iterable(by_class.values())]
 
@@ -335,6 +339,15 @@ class _Attempt:
                     devices=place.devices,
                 )
             self.found.core = self._placed(self.begin)
+
+
+def _tasks_of(run: TaskRun, compiled: Compiled) -> Iterable[_Next]:
+    return zip(repeat(run), repeat(compiled), run.tasks)
+
+
+def _member(task: _Next) -> int:
+    """The index of a task within its role."""
+    return task[2] - task[0].first
 
 
 def _progress(turn: Turn) -> Progress:

@@ -128,7 +128,7 @@ class TaskRun(Packed, frozen=True):
     role: str
     tasks: list[Index]
     rank: Count = 0
-    """Lower ranks are placed first; runs of one rank member by member."""
+    """Runs come in the order of their ranks; those of one rank are placed member by member."""
     first: Count = 0
     """The role's first task: ``task - first`` is a member's index."""
 
