@@ -122,7 +122,8 @@ class TotalsComparison:
         ):
             # Tasks of a dropped job are stopped at the cluster, and recorded by what it answers
             # (coordinator.jobs.deletion): an entry for one of them would start it.
-            if (jid := key >> TIX_BITS) not in self._picture.gone_jobs:
+            jid = key >> TIX_BITS
+            if jid in self._picture.job_queues and jid not in self._picture.gone_jobs:
                 self.binding[jid, key & ((1 << TIX_BITS) - 1)] = row
 
     def _stray_nominations(self, jids: Iterable[int]) -> Iterator[Finding]:

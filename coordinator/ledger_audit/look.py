@@ -124,8 +124,8 @@ class AuditPass:
             yield PageRequest(Table.JOB_SPEC, fields=tuple(map(str, jids[at : at + SPEC_RECORDS])))
 
     def take_specs(self, question: PageRequest, page: AuditPage) -> None:
-        """Judge jobs by their specifications. Later log entries do not matter: a
-        finding counts only if the next look has it too."""
+        """Judge jobs by their specifications. Later log entries do not matter: a finding counts
+        only if the next look has it too."""
         assert self._comparison is not None
         groups = self._comparison.groups
         specs = {int(name): spec for name, spec in page.records}

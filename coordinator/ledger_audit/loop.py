@@ -47,6 +47,9 @@ LOOKS_TO_CONFIRM = 3
 """Maximum passes in direct succession after a finding: one may miss it, because its record changes
 while it is read."""
 
+REMEDY = "put right when a leader takes over; to have that at once, restart the leader"
+NO_REMEDY = "it cannot be recomputed, because a record that it depends on is missing"
+
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
@@ -132,18 +135,15 @@ class LedgerAudit:
             # reading (decision 0039).
             counted, findings = confirmed(findings, again), again
         self._figures.keep(findings)
-        if fresh := [f for f in counted if f.identity not in self._figures.present]:
-            for finding in fresh:
-                self._record_finding(finding)
-            await self._request_recount(self._figures.present[fresh[0].identity])
+        fresh = [f for f in counted if f.identity not in self._figures.present]
+        for finding in fresh:
+            self._record_finding(finding)
+        if recomputable := [f for f in fresh if f.recomputable]:
+            await self._request_recount(self._figures.present[recomputable[0].identity])
 
     def _record_finding(self, finding: Finding) -> None:
         figures = self._figures
-        text = self._report(finding, HEALED if finding.recomputable else UNKNOWN)
+        text = self._report(finding, REMEDY if finding.recomputable else NO_REMEDY)
         figures.found[finding.kind.value] += 1
         figures.present[finding.identity] = text
         log.error("The ledger contradicts its task records", finding=text)
-
-
-HEALED = "put right when a leader takes over; to have that at once, restart the leader"
-UNKNOWN = "it cannot be recomputed, because a record that it depends on is missing"

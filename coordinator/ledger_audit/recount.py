@@ -54,8 +54,9 @@ T = TypeVar("T")
 async def recount(ledger: Ledger, leader: Epoch) -> list[Finding]:
     """Rewrite what contradicts the task records, and remove the mark. Returns what was wrong.
 
-    Records that cannot be recomputed stay as they are: the new leader's audit reports them. After
-    an error or a kill the mark is still there, and the next leader begins anew.
+    Records that cannot be recomputed stay as they are, and damage that comes back is left after
+    :data:`LOOKS`: the new leader's audit reports both. After an error or a kill the mark is still
+    there, and the next leader begins anew.
     """
 
     async def rewrite(writes: list[Write], binds: list[BindEntry]) -> None:
@@ -66,21 +67,21 @@ async def recount(ledger: Ledger, leader: Epoch) -> list[Finding]:
     reader = AuditReader(
         ledger, figures=AuditFigures(), watch=StuckBinds(0.0), pace=_WithoutRests()
     )
-    rewritten: list[Finding] = []
+    rewritten: dict[tuple[object, ...], Finding] = {}
     for _ in range(LOOKS):
         findings = [finding for finding in await reader.look() if finding.recomputable]
         if not findings:
             break
-        for some in portions(findings, RECORDS):
-            await rewrite(*await _corrections(reader, some))
-        rewritten += findings
+        for portion in portions(findings, RECORDS):
+            await rewrite(*await _corrections(reader, portion))
+        rewritten = {finding.identity: finding for finding in findings} | rewritten
     await rewrite([Write(Table.META, RECOUNT.encode(), None)], [])
-    return rewritten
+    return [*rewritten.values()]
 
 
 class _WithoutRests:
-    """Implements :class:`coordinator.ledger_audit.looker.Pace`: nobody waits but who wants to
-    lead. Probes are answered between any two steps."""
+    """Implements :class:`coordinator.ledger_audit.looker.Pace` for a process that does nothing
+    else yet. Probes are answered between any two steps."""
 
     used = 0.0
     is_over = True
@@ -96,7 +97,8 @@ class _WithoutRests:
 async def _corrections(
     reader: AuditReader, findings: Sequence[Finding]
 ) -> tuple[list[Write], list[BindEntry]]:
-    wrong: defaultdict[Table, defaultdict[str, list[Finding]]] = defaultdict(
+    """The writes and bind entries that put right these findings."""
+    by_record: defaultdict[Table, defaultdict[str, list[Finding]]] = defaultdict(
         lambda: defaultdict(list)
     )
     binds = []
@@ -105,19 +107,20 @@ async def _corrections(
             binds.append(_bind(finding))
         else:
             table, name = _field(finding)
-            wrong[table][name].append(finding)
+            by_record[table][name].append(finding)
     writes = []
-    for table, of in wrong.items():
-        present = await reader.records(table, [*of])
-        capacities = await _capacities(reader, [*of]) if table is Table.NODE else {}
-        for name, those in of.items():
-            record = _corrected(table, present.get(name, b""), those, capacities.get(name, {}))
+    for table, by_name in by_record.items():
+        present = await reader.records(table, [*by_name])
+        capacities = await _capacities(reader, [*by_name]) if table is Table.NODE else {}
+        for name, of_record in by_name.items():
+            capacity = capacities.get(name, {})
+            record = _corrected(table, present.get(name, b""), of_record, capacity)
             writes.append(Write(table, name.encode(), record))
     return writes, binds
 
 
 def _field(finding: Finding) -> tuple[Table, str]:
-    """The record that is wrong: its table and its field there."""
+    """The table of the record and its field there."""
     name = ".".join(map(str, finding.name))
     if finding.subject is Subject.NODE and finding.key:
         return Table.THING, f"{name}/{finding.key}"

@@ -1,4 +1,4 @@
-"""The ledger audit of a leader: its reader, its mark and whom it informs."""
+"""The ledger audit of a leader, connected to its ledger and its observer."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def test_a_finding_of_two_looks_raises_the_alarm_once_and_marks_the_ledger
     figures = auditing._figures
     assert figures.found == {"node-used": 1}
     text = "node-used, slot 0: 5000, should be 2000"
-    assert text in figures.message() and loop.HEALED in figures.message()
+    assert text in figures.message() and loop.REMEDY in figures.message()
     assert text in await requested(desk)
 
 
@@ -110,7 +110,8 @@ async def test_a_record_that_cannot_be_recomputed_is_reported_as_such() -> None:
     await write(desk.ledger, Table.JOB_SPEC, str(GANG), None)
     auditing = audit(desk)
     await auditing.once()
-    assert loop.UNKNOWN in auditing._figures.message()
+    assert loop.NO_REMEDY in auditing._figures.message()
+    assert await requested(desk) == ""
 
 
 async def test_a_difference_on_a_queue_that_moves_all_the_time_counts() -> None:

@@ -63,7 +63,7 @@ async def take_over(desk: Desk) -> list[Finding]:
 
 
 async def confirm(desk: Desk) -> list[Finding]:
-    """What the leader finds wrong, and has the next one recount."""
+    """Mark the ledger for the next leader, as the audit of this one does; return its findings."""
     findings = await all_findings(desk.ledger)
     await desk.ledger.request_recount(str(findings[0]) if findings else "on suspicion")
     return findings
@@ -242,6 +242,28 @@ async def test_a_leader_that_is_killed_in_between_leaves_the_rest_to_its_success
     assert len(entries) == (name == "a-lost-bind")
 
 
+async def test_damage_that_comes_back_keeps_nobody_from_leading(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next audit finds it again."""
+    await settle(desk)
+    damage = DAMAGES["a-node-with-too-much-used"]
+    await damage.plant(desk)
+    await confirm(desk)
+    rewrite = desk.ledger.rewrite
+
+    async def damaged_again(
+        leader: Epoch, writes: Sequence[Write], binds: Sequence[BindEntry] = ()
+    ) -> None:
+        await rewrite(leader, writes, binds)
+        if any(write.key == Table.NODE for write in writes):
+            await damage.plant(desk)
+
+    monkeypatch.setattr(desk.ledger, "rewrite", damaged_again)
+    assert [finding.kind for finding in await take_over(desk)] == [damage.kind]
+    assert [finding.kind for finding in await all_findings(desk.ledger)] == [damage.kind]
+
+
 # --- what cannot be recomputed --------------------------------------------------------------------
 
 
@@ -296,6 +318,16 @@ async def test_a_stray_task_goes_though_its_node_has_no_record(desk: Desk) -> No
     await confirm(desk)
     await take_over(desk)
     assert await all_findings(desk.ledger) == []
+    assert 900 not in (await content(desk)).tasks
+
+
+async def test_a_stray_task_on_its_way_to_its_node_is_not_bound(desk: Desk) -> None:
+    await settle(desk)
+    stray = records.pack_task(TaskRecord(TaskState.BINDING, 1, SMALL, 1), 900, 0)
+    await write(desk.ledger, Table.TASK, "900.0", stray)
+    assert K.BIND_LOST not in {finding.kind for finding in await confirm(desk)}
+    await take_over(desk)
+    assert await open_entries(desk) == []
     assert 900 not in (await content(desk)).tasks
 
 
