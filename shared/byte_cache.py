@@ -8,13 +8,14 @@ holds at most its bound and one result more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from functools import lru_cache
 from sys import getsizeof
 from typing import NamedTuple, ParamSpec, TypeVar, cast
 
 MIB = 1 << 20
 ENTRY_BYTES = 200
-"""What the table and the key of one entry take, beside its arguments and result."""
+"""Size of the table's slot and key of one entry, beside its arguments and result."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,12 +35,12 @@ class ByteCache:
         self.bound = bound
         self._bytes = 0
         self._hits = self._misses = 0
-        """Of the times before the cache was last emptied."""
+        """Counts up to when the cache was last emptied."""
 
     def around(self, function: Callable[P, R], *, typed: bool) -> Callable[P, R]:
-        """The function with this cache, which has no other. Arguments are hashable."""
+        """Wrap the only function of this cache. Its arguments are hashable."""
 
-        def computed(*args: P.args, **kwargs: P.kwargs) -> R:
+        def compute(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._bytes >= self.bound:
                 self.empty()
             result = function(*args, **kwargs)
@@ -47,7 +48,7 @@ class ByteCache:
             return result
 
         # Without a bound of its own: to keep the order of use would cost a hit a third more.
-        self._cached = lru_cache(maxsize=None, typed=typed)(computed)
+        self._cached = lru_cache(maxsize=None, typed=typed)(compute)
         return cast("Callable[P, R]", self._cached)
 
     def empty(self) -> None:
@@ -79,10 +80,11 @@ def byte_cache(
 
 
 def footprint(value: object) -> int:
-    """Bytes of a value with all that it holds; what it holds twice counts twice."""
+    """Bytes of a value with all that it holds; a part that it holds twice counts twice. Classes and
+    members of enums exist anyway: they count without their parts."""
     size = getsizeof(value)
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in _PLAIN or isinstance(value, Enum | type):
         return size
     if isinstance(value, dict):
         return size + footprint((*value.keys(), *value.values()))

@@ -12,6 +12,8 @@ from shared.byte_cache import MIB, ByteCache, footprint
 from shared.errors import InvalidInput
 from shared.manifests.kubernetes.pods import read_pod
 from shared.manifests.text.text import read_objects
+from shared.messages.messages import TaskState
+from shared.messages.reason import Reason
 from shared.units.quantity import amount
 
 LONG = 900_000
@@ -108,6 +110,10 @@ def test_footprint_counts_what_a_value_holds() -> None:
     texts = ["x" * 5000, ("y" * 5000, {"z": b"w" * 5000})]
     assert 15_000 < footprint(texts) < 16_000
     assert footprint(read_pod(_pod(1))) > footprint(read_pod(_pod(1)).labels) > 40 * 100
+
+
+def test_footprint_of_an_enum_member_leaves_out_its_class() -> None:
+    assert footprint((TaskState.BOUND, *Reason)) < 5000
 
 
 @pytest.mark.parametrize("length", [1, LONG])
