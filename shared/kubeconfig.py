@@ -48,7 +48,7 @@ _UNSUPPORTED = ("username", "auth-provider", "as")
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificates are believed, and which one a server is shown."""
+    """The authorities whose certificates are accepted, and the certificate shown to a server."""
 
     ca: str | None = None
     """Certificates that may sign the server's, PEM; None = those of the system."""

@@ -1,4 +1,4 @@
-"""What a coordinator and its workers must have in common, as a digest to show.
+"""Digest of the wire format that a coordinator and its workers must have in common.
 
 Written by ``make reference``. A worker and its coordinator compute it: shard_worker.worker.wire.
 """

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _WHOLE_FILE = re.compile(r"^pytestmark = .*\bmark\.all\b", re.MULTILINE)
 """In a file whose tests are all for ``make test-all`` alone."""
 _WRITTEN_MARKERS = frozenset({"slow", "alone", "thorough"})
-"""Those that a file names itself; the marker ``kubernetes`` comes with a fixture."""
+"""Markers that a file names itself; the marker ``kubernetes`` comes with a fixture."""
 
 # No deadline: these machines are shared, and a slow example is not a wrong one. In CI a run repeats
 # exactly; elsewhere Hypothesis looks at new examples each time.

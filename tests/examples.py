@@ -9,7 +9,7 @@ THOROUGH = bool(os.environ.get("CI"))
 """Whether time matters less than finding whatever can be found."""
 LEAST = 5
 PART = 2 if THOROUGH else 10
-"""Of so many examples one is taken. Outside of CI Hypothesis looks at new ones in each run, so that
+"""One of so many examples is taken. Outside of CI Hypothesis looks at new ones in each run, so that
 the next runs see the others. CI repeats the same ones each time: beyond half of them it took five
 minutes of a slow machine more, for what it had seen before (decision 0103)."""
 ALL = os.environ.get("EXAMPLES") == "all"

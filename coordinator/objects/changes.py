@@ -42,7 +42,7 @@ GONE_BYTES = 64 << 20
 """Maximum bytes of deleted objects in the ring, with the states of their jobs: some 10,000 jobs of
 one task."""
 STATE_BYTES, TASK_BYTES = 6 << 10, 64
-"""What a job's specification and state take, and each of its tasks beside that."""
+"""Bytes of a job's specification and state, and of each of its tasks beside that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from coordinator.intake.documents.kinds import BY_KIND
 Item = dict[str, Any]
 
 UNLIMITED: Item = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
-"""What a queue of KAI's may have of a resource."""
+"""A resource of a KAI queue without quota or limit."""
 
 
 def manifest(

@@ -30,9 +30,9 @@ from shared.model.gpu_request import FRACTION
 from shared.policy.model import Dialect
 
 CORES = 32
-"""Of a node of ``basic`` and ``wide``."""
+"""Cores of a node of ``basic`` and ``wide``."""
 GPUS = 8
-"""Of a node."""
+"""GPUs of a node."""
 RICH, POOR, TEAM = "rich", "poor", "team"
 GANG_WIDTH = 10
 """Whole nodes that a gang of ``consolidate`` asks for."""
@@ -45,7 +45,7 @@ RACK_GANG = 64
 IDLE_PODS, IDLE_JOB = 35, 500
 """Pods of a node of ``idle``, and of one job."""
 IDLE_CORES = 48
-"""Of such a node: more than its pods ask for."""
+"""Cores of a node of ``idle``: more than its pods ask for."""
 IDLE_SECONDS = 60.0
 """A minute has each of the periodic works in it, among them an audit of everything."""
 
@@ -100,8 +100,8 @@ class Load:
     """How many of its tasks get a place."""
     prefix: str = "default/wants-"
     gpus: int = 0
-    """Of each of its tasks, which are those of the queue ``poor``; 0: it has no queue of its own,
-    and its binds are counted."""
+    """GPUs of each of its tasks, which are those of the queue ``poor``; 0: it has no queue of its
+    own, and its binds are counted."""
     displaced: Callable[[Size], int] = _zero
     """Tasks of before that lose their places for it."""
     least: bool = False
@@ -122,7 +122,7 @@ class BenchShape:
     policy: str | None = None
     """The text of the policy unless the user names one; None: the service's default."""
     before: Callable[[Size], Iterator[Item]] = _nothing
-    """What runs before anything is measured."""
+    """Objects that run before anything is measured."""
     running: Callable[[Size], int] = _zero
     """Tasks of these."""
     grows: bool = False

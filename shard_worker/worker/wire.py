@@ -78,7 +78,7 @@ def _parameters(method: FunctionType) -> str:
     return str([(name, method.__annotations__.get(name)) for name in (*names, "return")])
 
 
-_PAGE = '''"""What a coordinator and its workers must have in common, as a digest to show.
+_PAGE = '''"""Digest of the wire format that a coordinator and its workers must have in common.
 
 Written by ``make reference``. A worker and its coordinator compute it: shard_worker.worker.wire.
 """

@@ -18,7 +18,7 @@ all others with a kind of ours it is the version alone; what else differs is tol
 
 
 def unknown_kind(version: object, kind: object, kinds: Iterable[tuple[str, str]]) -> str:
-    """What to write in place of a kind that is not served. ``kinds``: (apiVersion, kind) of those
+    """The remedy for a kind that is not served. ``kinds``: (apiVersion, kind) of those
     that are."""
     if (remedy := OTHER_FORM.get((str(version), str(kind)))) is not None:
         return remedy

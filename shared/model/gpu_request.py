@@ -1,4 +1,4 @@
-"""What a pod asks of GPUs: whole devices, or parts of some by KAI's annotations.
+"""A pod's request for GPUs: whole devices, or parts of some by KAI's annotations.
 
 A device has as many MiB as its node says. A share is an exact number of them, as KAI places it;
 only what queues are charged with is rounded to hundredths. In the books of a node a device has
@@ -24,11 +24,11 @@ NUMBER = "gpu-fraction-num-devices"
 
 
 class GpuRequest(Packed, frozen=True):
-    """What a pod asks of each of ``devices`` distinct devices."""
+    """A request for the same part of each of ``devices`` distinct devices."""
 
     devices: Count
     part: Count = 0
-    """What queues are charged with, in thousandths; 0 for a request by memory."""
+    """Thousandths charged to queues for each device; 0 for a request by memory."""
     memory: Count = 0
     """MiB; 0 for a request by share."""
     portion: Finite = 0.0
@@ -40,7 +40,7 @@ class GpuRequest(Packed, frozen=True):
         return self.part == ONE and not self.portion
 
     def mebibytes(self, device_memory: int) -> int:
-        """What it takes of a device of so many MiB. KAI multiplies in floating point and cuts."""
+        """MiB that it takes of a device of so many. KAI multiplies in floating point and cuts."""
         share = self.portion or self.part / ONE
         return self.memory or max(int(share * device_memory), 1)
 

@@ -29,10 +29,10 @@ from tests.bench_compare.sides import NoSuchRevision, Sides, both_sides
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = ROOT / "examples" / "policies" / "allocate-only.yaml"
-"""What every figure of the past was measured under."""
+"""The policy of all figures of the past."""
 SIZES = ("basic", "wide")
 BOUND = 1.03
-"""What a change may cost: more than seven pairs scatter by, measured on two quiet cores."""
+"""Maximum ratio of the costs: more than seven pairs scatter by, measured on two quiet cores."""
 
 ABOVE, FAILED, INTERRUPTED = 1, 2, 130
 """Exit codes beside 0."""

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 POOL = "kai.scheduler/node-pool"
 EVERY = 8
-"""Of the scenarios of an action."""
+"""Every so many of an action's scenarios are tried."""
 ALL = {"quota": 1_000, "overQuotaWeight": 100, "limit": -1}
 OFFERS = {"cpu": "9000", "memory": "9000G", "pods": "1000", "nvidia.com/gpu": "64"}
 OTHERS: dict[str, list[Json]] = {

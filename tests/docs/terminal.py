@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.docs.pages import Block
 
 ADDRESS = "http://127.0.0.1:8080"
-"""Of the pages: where a server listens unless something else was said."""
+"""The address of the pages, where a server listens by default."""
 START_SECONDS = 120.0
 PAGE_SECONDS = 250.0
 """A page waits for a minute where its Job runs that long; the rest takes 20 s in quiet."""

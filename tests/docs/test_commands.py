@@ -25,7 +25,7 @@ SERVED_PAGES = [
     if not starts_its_own(page)
 ]
 MADE_BY_HAND = re.compile(r"docker/secrets(/[\w.]*)?")
-"""What only a reader's own commands make."""
+"""Files that only a reader's own commands make."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -38,7 +38,7 @@ def definitions(module: Module) -> tuple[Json, ...]:
 
 
 async def _install(client: ApiClient, module: Module) -> None:
-    """Those of a test before may be ours, under the same names."""
+    """Replace the definitions of a test before, which may be ours under the same names."""
     stored = await client.get(_STORED, accept=_METADATA)
     generated = {
         item["metadata"]["name"]

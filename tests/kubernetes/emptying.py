@@ -22,7 +22,7 @@ KEPT = frozenset(
 """Kinds that stay: the server's own, and definitions, which take a while to be served."""
 
 OURS = "quadrant-"
-"""What Quadrant keeps beside the server's own: Leases, which name the ledger of the test before."""
+"""Prefix of Quadrant's objects among the server's own: Leases that name the last test's ledger."""
 
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 

@@ -29,7 +29,7 @@ SHARDS = 4
 
 Json = dict[str, Any]
 OnHead = Callable[[Machine], AbstractContextManager[dict[str, str]]]
-"""What runs on the head before Quadrant does, and the settings that Quadrant has because of it."""
+"""A program on the head before Quadrant runs, and Quadrant's settings because of it."""
 _ASK = """
 import sys, urllib.request
 for url in sys.argv[1:]:
@@ -47,7 +47,7 @@ class Cluster:
     head: Machine
     workers: list[Machine]
     settings: dict[str, str]
-    """Of the coordinators, as variables."""
+    """Settings of the coordinators, as variables."""
     ray: dict[str, str]
     """Environment of Ray's processes."""
     _joined: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)

@@ -28,7 +28,7 @@ RAY = "ray"
 ENTERING = "nsenter"
 """The command that starts others there: it stays, and ends as they do."""
 NETWORK = "10.77"
-"""Of private addresses, which the namespaces are given: machine N has ``10.77.N.2``."""
+"""Prefix of the namespaces' private addresses: machine N has ``10.77.N.2``."""
 
 
 def possible() -> bool:
@@ -40,7 +40,7 @@ def possible() -> bool:
 class Machine:
     number: int
     folder: Path
-    """Of its logs."""
+    """The folder of its logs."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _first: int = 0
     """The first process there, without which there is none."""

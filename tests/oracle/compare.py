@@ -35,7 +35,7 @@ class Difference:
     ours: Outcome
     theirs: list[Outcome]
     kind: Kind | None
-    """Of a difference by design; None is a fault of one of the two."""
+    """The kind of a difference by design; None is a fault of one of the two."""
 
 
 def variants(

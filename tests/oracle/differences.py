@@ -20,7 +20,7 @@ from tests.oracle.outcome import Outcome, Shape
 Json = Mapping[str, Any]
 EVICTING = ("preempt", "reclaim")
 MANY = 5
-"""So many different outcomes mean that the runs did not have all of them."""
+"""From this number of different outcomes on, the runs did not have all of them."""
 
 
 class Kind(Enum):
@@ -46,7 +46,7 @@ class Kind(Enum):
 
 
 class Facts:
-    """What the rules ask of a scenario."""
+    """The facts of a scenario that the rules need."""
 
     def __init__(self, scenario: Json) -> None:
         self.cluster = cluster = scenario["cluster"]

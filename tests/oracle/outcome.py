@@ -33,7 +33,7 @@ class Outcome:
         return Outcome(body["binds"], body["evicted"], body["pipelined"], body["phases"])
 
     def placed(self) -> Outcome:
-        """What can be held against a service: it binds promises of idle room at once, and writes
+        """The part that a service must match: it binds promises of idle room at once, and writes
         phases as the cluster answers."""
         return Outcome({**self.binds, **self.pipelined}, self.evicted, {})
 
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class Shape:
-    """What of a scenario's nodes and pods is told apart.
+    """The properties by which a scenario's nodes and pods differ.
 
     Volcano takes one of several equal nodes at random. So two outcomes are the same if one becomes
     the other by exchanging nodes that are equal, with what runs on them, and equal pods of one

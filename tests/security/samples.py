@@ -50,7 +50,7 @@ class Sample(NamedTuple):
     """Something sealed, and what reads it."""
 
     kind: bytes
-    """What its seal says that it is; b"" where the seal is made otherwise."""
+    """Its kind by its seal; b"" where the seal is made otherwise."""
     data: bytes
     read: Callable[[bytes], Any]
 

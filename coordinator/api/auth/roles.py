@@ -33,7 +33,7 @@ _DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans", "selfsubjectaccessreviews")
-"""What is requested by POST and changes nothing."""
+"""Kinds requested by POST that change nothing."""
 _SUBMITTED = frozenset(
     (
         *((kind.group, kind.plural) for kind in (POD, POD_GROUP, KAI_POD_GROUP, JOB, *ATTACHED)),

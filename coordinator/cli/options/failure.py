@@ -12,7 +12,7 @@ EXIT_INTERRUPTED = 130
 """As shells tell of a process that SIGINT ended: 128 and the signal's number."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""Of an OSError: the disk, or the user's part of it, is full."""
+"""Numbers of an OSError that say that the disk, or the user's part of it, is full."""
 
 
 class CommandError(Exception):

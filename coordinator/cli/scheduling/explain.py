@@ -44,7 +44,7 @@ SubjectName = Annotated[
 
 
 class Subject(NamedTuple):
-    """What a user asks about. ``name`` as written, with its namespace or without."""
+    """The object that a user asks about. ``name`` as written, with its namespace or without."""
 
     kind: SubjectKind
     name: str

@@ -58,7 +58,7 @@ def _sums(core: Coordinator) -> dict[_Closing, Amounts]:
 
 
 def _closing(node: Node) -> _Closing | None:
-    """What keeps tasks off the node; None for nothing."""
+    """The cordon and taints that keep tasks off the node; None if there are none."""
     if not (node.taints or node.unschedulable):
         return None
     taints = tuple(taint for taint in node.taints if taint.effect in REPELLING)

@@ -117,7 +117,7 @@ class KaiMarks:
 
 
 def _of_kai(devices: Taken) -> Taken:
-    """Those of KAI's, in parts of a thousand as marks have them."""
+    """KAI's devices among these, in parts of a thousand as marks have them."""
     own = ((name, sum(amounts)) for name, amounts in devices if name.startswith(_PREFIX))
     return [(name, [round(n * WHOLE / _IN_BOOKS)]) for name, n in own]
 

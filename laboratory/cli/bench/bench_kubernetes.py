@@ -40,7 +40,7 @@ from laboratory.workloads.bulk_client import BulkClient as Quadrant
 
 OURS = "quadrant"
 SERVERS = ("kube-apiserver", "etcd")
-"""What all schedulers share."""
+"""Processes that all schedulers share."""
 GOALS = {"rate": 1500.0, "gang_us": 250.0, "separate_us": 450.0}
 """Binds a second, and microseconds of processor time a pod, on two cores with the API server."""
 NODES, PODS = 5_000, 10_000
@@ -137,7 +137,7 @@ class _Run:
         self._nodes = options.other_nodes or NODES
         self._pods_wanted = options.other_pods or PODS
         self._url = ""
-        """Of Quadrant, once it runs."""
+        """Quadrant's address, once it runs."""
         self.rates: Rates | None = None
 
     async def measure(self) -> int:

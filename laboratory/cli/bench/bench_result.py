@@ -1,4 +1,4 @@
-"""What a benchmark comes to: figures of each load against the budget and the goal."""
+"""The result of a benchmark: figures of each load against the budget and the goal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUDGET = {
 """Microseconds of CPU per task at the target of 14,300 tasks/s on 2 cores, and their parts."""
 SCHEDULER = (COORDINATOR, cpu_time.WORKERS, REDIS)
 IDLE_GOAL_PERCENT = 5.0
-"""Of one core, by all of the scheduler's processes together, while nothing waits."""
+"""Maximum share of one core for all processes of the scheduler together while nothing waits."""
 
 Cpu = dict[str, float]
 """CPU seconds by role."""
@@ -39,7 +39,7 @@ class Measured:
     size: Size
     dialect: Dialect
     cpu: list[Cpu]
-    """Of each load, from the first submission until the last task has its place."""
+    """CPU seconds of each load, from the first submission until the last task has its place."""
     figures: Figures
     sent: dict[str, float]
     """When each object was sent."""

@@ -83,7 +83,7 @@ class ClaimedGpus:
         return less
 
     def of(self, queue: str, tasks: Iterable[TaskInfo]) -> int:
-        """What tasks of a queue hold there that nobody else does, or would hold."""
+        """GPUs of claims that only these tasks of the queue hold, or would hold."""
         mine = set(tasks)
         claims = dict(claim for task in tasks for claim in self._claims(task))
         return sum(gpus for key, gpus in claims.items() if not self._others(queue, key, mine))

@@ -33,7 +33,7 @@ NO_CPU_WORKER = "node(s) without the label of CPU workers take only GPUs"
 
 
 class GpuKind(Enum):
-    """What a task asks of GPUs."""
+    """The kind of a task's request for GPUs."""
 
     NONE = "none"
     WHOLE = "whole devices"
@@ -42,7 +42,7 @@ class GpuKind(Enum):
 
 
 def kind_of(cls: TaskClass, annotations: Pairs, names: Sequence[str]) -> GpuKind:
-    """What a task of the class with these annotations asks for. ``names``: of slots."""
+    """The kind of request of a task of the class with these annotations. ``names``: of slots."""
     if any(slot < len(names) and is_mig(names[slot]) for slot, _ in cls.requests):
         return GpuKind.INSTANCE
     return _kind(request_by(cls, annotations, names))
@@ -115,8 +115,9 @@ class NodeKinds:
 
 
 def divisible(offered: Amounts, labels: Mapping[str, str], options: KaiOptions) -> Amounts:
-    """What a node adds to the total that queues divide. With ``restrict-node-scheduling`` KAI does
-    not know nodes without a worker's label, and counts GPUs on workers for GPUs alone."""
+    """The amounts that a node adds to the total that queues divide. With
+    ``restrict-node-scheduling`` KAI does not know nodes without a worker's label, and counts GPUs
+    on workers for GPUs alone."""
     if not options.restrict_node_scheduling or options.gpu_worker_node_label_key in labels:
         return offered
     if options.cpu_worker_node_label_key not in labels:
@@ -129,7 +130,7 @@ def _exists(world: World, name: str) -> bool:
 
 
 def total_of(world: World, options: KaiOptions) -> Amounts:
-    """What there is to divide among queues in a session over everything."""
+    """The total to divide among queues in a session over everything."""
     names = world.view.slot_names
     whole = amounts_of(tuple(world.total.items()), names)
     claimable = gpus_of_nodes(world.objects.slices.values())

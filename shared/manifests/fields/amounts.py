@@ -12,7 +12,7 @@ from shared.units.things import PORT
 
 _MOST = 256
 _PLAIN = frozenset(("cpu", "memory", "pods", "ephemeral-storage"))
-"""Of the names without a domain those that nodes offer, beside the prefixes."""
+"""Names without a domain that nodes offer, beside the prefixes."""
 _PLAIN_PREFIXES = ("hugepages-", "attachable-volumes-")
 _QUOTA_PREFIXES = ("requests.", "limits.")
 _CLASS = ".storageclass.storage.k8s.io"

@@ -26,7 +26,7 @@ MORE_THAN_A_NODE = 2**46
 UNKNOWN_REQUESTS = {"cpu": MORE_THAN_A_NODE, "memory": MORE_THAN_A_NODE}
 """The requests of a container whose list cannot be read."""
 _RESIZABLE = ("cpu", "memory")
-"""What a node can change of a pod that runs."""
+"""Resources that a node can change of a pod that runs."""
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 Step = tuple[dict[str, int], bool, bool]
@@ -77,7 +77,7 @@ def is_pod_level(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What a pod takes of its node beside its place among the pods."""
+    """The amounts and ports that a pod takes of its node, beside its place among the pods."""
 
     amounts: Amounts
     ports: tuple[str, ...] = ()
@@ -192,7 +192,7 @@ class _Resize:
         return total
 
     def _of(self, container: _Container, part: str) -> dict[str, int]:
-        """What the node says of one container; where it says nothing, what the spec asks for."""
+        """The amounts of one container by its node, or by its spec where the node has none."""
         status = self._statuses.get(container.name, {})
         allocated = status.get("allocatedResources")
         actual = _mapping(status.get("resources")).get("requests")
@@ -209,7 +209,7 @@ class _Resize:
         return requests | largest
 
     def _lasting(self, spec: Mapping[str, int]) -> dict[str, int]:
-        """What the spec asks for and the node may still give."""
+        """The requests of the spec that the node may still grant."""
         left_out = _RESIZABLE if self._infeasible else ()
         return {name: n for name, n in spec.items() if name not in left_out}
 

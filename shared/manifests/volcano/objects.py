@@ -43,7 +43,7 @@ class PodGroupManifest:
     queue: str
     priority_class: str
     min_resources: Amounts | None
-    """Those that nodes offer; ``quota_amounts`` has the others."""
+    """Amounts of resources that nodes offer; ``quota_amounts`` has the others."""
     quota_amounts: Amounts = ()
     phase: str = ""
     labels: Pairs = ()

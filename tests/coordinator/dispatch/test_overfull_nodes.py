@@ -21,7 +21,7 @@ ROWS, SHARDS, SLOTS = 3, 2, (0, 1)
 
 amounts = st.tuples(*[st.tuples(st.just(slot), st.integers(0, 9)) for slot in SLOTS])
 Step = tuple[str, int, Requests, int]
-"""What happens, to which row, with which amounts, and the shard that gets it."""
+"""(event, row, amounts, the shard that gets it)"""
 steps = st.lists(
     st.tuples(
         st.sampled_from(["offer", "use", "return", "own"]),

@@ -350,4 +350,4 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
         KaiTopology("x", (KaiLevel("zone", "z"), KaiLevel("rack"))),
     ),
 }
-"""What it is -> (as written, as read)."""
+"""Description -> (as written, as read)."""

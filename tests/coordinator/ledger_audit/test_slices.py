@@ -31,7 +31,7 @@ WHOLE_LOOK = 60 * NODES / 20_000
 """Seconds."""
 LONGEST = 0.005
 RECOUNT_A_TASK = 40e-6
-"""Of this process and the server, for both looks of a recount (decision 0039)."""
+"""Processor seconds of this process and the server, for both looks of a recount (decision 0039)."""
 AT_ONCE = 1_000
 """Records stored with one call."""
 

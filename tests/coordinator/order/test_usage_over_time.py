@@ -39,7 +39,7 @@ class Leader:
 
     objects: dict[str, bytes] = field(default_factory=dict)
     cores: int = 0
-    """What queue a holds."""
+    """Cores that queue a holds."""
     session: Session = field(default_factory=lambda: session_of(LEDGER))
 
     def __post_init__(self) -> None:

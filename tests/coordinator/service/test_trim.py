@@ -17,7 +17,7 @@ from shared.ledger.memory.ledger import MemoryLedger
 from shared.messages.messages import Epoch
 
 DEAD = 1_000_000 - round(1000 * PATIENCE_SECONDS) - 1
-"""So long before the newest entry nobody is waited for."""
+"""An entry so old that nobody is waited for."""
 
 
 class LateLedger(MemoryLedger):

@@ -45,11 +45,11 @@ class BrittleShards(DirectShards):
         super().__init__(url)
         self.url = url
         self.stillborn = 0
-        """So many starts fail from now on."""
+        """Number of the next starts that fail."""
         self.strange: dict[int, str] = {}
         """Shard -> why the worker that starts is not used: it is of another version."""
         self.swallow = 0
-        """So many answers to calls with turns are lost, after the work was done."""
+        """Number of the next answers to calls with turns that are lost, after the work was done."""
         self.awake = asyncio.Event()
         """Cleared: calls are not answered, as by a process that is stopped."""
         self.awake.set()
@@ -62,7 +62,7 @@ class BrittleShards(DirectShards):
         """Cleared: starts take for ever."""
         self.begun.set()
         self.epochs: list[Epoch] = []
-        """Of every start."""
+        """The epoch of every start."""
         self.calls: dict[int, int] = {}
         """Shard -> calls under way."""
         self.most = 0

@@ -138,7 +138,7 @@ class DirectCluster:
         self.told: list[tuple[int, int]] = []
         """Runs of jobs whose users were told that they are stored."""
         self.figures: list[Measured] = []
-        """What a metrics source said of nodes."""
+        """Figures of nodes from a metrics source."""
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
         return self.kubelets.bind(requests, time.time())

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.all
 
 OFTEN: dict[str, Any] = {"ledger_audit_seconds": 0.02, "reconcile_seconds": 1000.0}
 ROUNDS = 500
-"""Of a busy loop: 50 are enough where the machine has time for the audit's thread as well."""
+"""Rounds of a busy loop: 50 are enough where the machine has time for the audit's thread too."""
 LEAF = 1
 """The number of the default queue's record, below the root."""
 

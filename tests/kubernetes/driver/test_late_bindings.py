@@ -24,7 +24,7 @@ from tests.kubernetes.faults.proxy import FaultyProxy
 pytestmark = pytest.mark.timeout(180)
 
 LEASE_SECONDS = 2.0
-"""Of the leadership; the binding comes later than that."""
+"""Lease of the leadership; the binding comes later than that."""
 DENIED = Answer(403, message='admission webhook "x" denied the request')
 
 

@@ -58,9 +58,9 @@ class FaultyProxy:
         self._clients: WeakSet[asyncio.Transport] = WeakSet()
         self._held: set[asyncio.Task[Any]] = set()
         self.url = ""
-        """Of the proxy, once it listens."""
+        """The proxy's address, once it listens."""
         self.parts: list[bytes] = []
-        """Of each event in which a watch was cut, what was sent."""
+        """The part that was sent of each event in which a watch was cut."""
 
     def identity(self, name: str, token: str) -> Identity:
         """Identity that connects by way of the proxy."""

@@ -18,7 +18,7 @@ from tests.kubernetes.driver.harness import QUADRANT
 from tests.kubernetes.machines.identity import identity_of
 
 WAITS = "waits for the ledger"
-"""What it says when it is ready: a ledger that nobody reads forgets what it began with."""
+"""Its message when it is ready: a ledger that nobody reads forgets what it began with."""
 
 
 async def main(history: Path, identity: Identity) -> None:

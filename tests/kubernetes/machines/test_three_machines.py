@@ -45,7 +45,7 @@ pytestmark = [
 ]
 
 NODES = 6
-"""Of each of the two machines."""
+"""Nodes of each of the two machines."""
 TORN = [f"torn-{i}" for i in range(6)]
 """Members of the gang that loses some with their machine."""
 

@@ -54,7 +54,7 @@ class Plugin:
     plane: ControlPlane
     home: Path
     url: str
-    """Of Quadrant itself."""
+    """Quadrant's own address."""
     ca: Path
 
     async def __call__(

@@ -47,7 +47,7 @@ EVERYTHING = {
     "resources": ["*"],
     "verbs": ["*"],
 }
-"""What scheduling takes, and no review."""
+"""The rights that scheduling takes, and no review."""
 REVIEWS = {
     "apiGroups": ["authentication.k8s.io", "authorization.k8s.io"],
     "resources": ["tokenreviews", "subjectaccessreviews"],

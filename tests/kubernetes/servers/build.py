@@ -60,7 +60,7 @@ class Module:
 
     @property
     def folder(self) -> Path:
-        """What is built of this state of the module; other versions or options are beside it."""
+        """The programs of this state of the module; other versions or options are beside it."""
         digest = hashlib.sha256(self.options().encode())
         for name in ("go.mod", "go.sum"):
             digest.update((self.source / name).read_bytes())

@@ -18,7 +18,7 @@ class History:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.lines: list[bytes] | None = None
-        """Of mutations of the file itself, whose seals stay as they were."""
+        """Lines of a mutated file, whose seals stay as they were."""
 
     # --- finding ----------------------------------------------------------------------------------
 

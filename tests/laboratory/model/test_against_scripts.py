@@ -39,7 +39,7 @@ MET = {
     "lease ended",
     "may not write",
 }
-"""What has to come up on the ways that are tried."""
+"""Steps that some of the tried ways must have."""
 
 LEADING_ON = ("lease", "plans", "the ledger gets", "claims", "recovers", "blesses", "wakes")
 """Steps that lead somewhere: taken more often than the others."""

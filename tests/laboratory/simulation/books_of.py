@@ -59,7 +59,7 @@ def _amounts(amounts: Any) -> dict[int, int]:
 
 
 _PASSING = ("_journal", "templates")
-"""What a registry has only for speed, or for the request that it works on."""
+"""Fields of a registry only for speed, or for the request that it works on."""
 
 
 def _registry(registry: Registry) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tests.laboratory.simulation.contending import Run, job
 from tests.shard_worker.turns.sessions import with_actions
 
 SECONDS = 7.0
-"""So long the stream flows."""
+"""Duration of the stream."""
 
 
 def stream(bound: float, *, mode: Mode = Mode.SOFT, wide: tuple[int, str] = (8, "1")) -> Run:

@@ -36,7 +36,7 @@ class SearchesResult:
     most: int
     """The most searches that were open at the same moment."""
     actions: set[str]
-    """Those by which searches were open."""
+    """Actions by which searches were open."""
 
 
 def single(

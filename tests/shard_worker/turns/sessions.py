@@ -40,7 +40,7 @@ class Books:
     rows: dict[int, list[int]] = field(default_factory=dict)
     keys: dict[int, list[str]] = field(default_factory=dict)
     devices: dict[int, dict[int, Things]] = field(default_factory=dict)
-    """Of tasks that take any, by jid and tix."""
+    """Devices of tasks that take any, by jid and tix."""
     versions: dict[str, int] = field(default_factory=dict)
     total: Amounts = field(default_factory=dict)
 

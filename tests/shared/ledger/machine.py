@@ -111,7 +111,7 @@ class Ownership:
     expired: set[str] = field(default_factory=set)
     blessed: str = ""
     run: str = "?"
-    """Of the server, "?" where it was restarted and nobody asked."""
+    """The run of the server; "?" where it was restarted and nobody asked."""
 
     def verdict(self, batch: Batch) -> Verdict:
         """On a batch that was never sent before."""

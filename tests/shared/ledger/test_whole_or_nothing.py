@@ -107,7 +107,7 @@ WIDE, WIDE_CLASS, WIDE_ROW = 2000, 20, 9
 """Slots of a class that needs more numbers than one call of Lua takes; its node."""
 
 Call = Callable[[Desk], Callable[[], Awaitable[Any]]]
-"""What makes a call ready; the call itself may be sent as often as wanted."""
+"""Prepares a call; the call itself may be sent as often as wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What pods that are not ours use of their nodes, kept as sums.
+"""Sums of the amounts that pods of others use of their nodes.
 
 A pod of ours that was resized where it runs counts in the books as it was admitted; the difference
 counts here. What a smaller one gives back lowers the sum of its node, down to nothing.

@@ -34,7 +34,7 @@ class Importance(IntEnum):
     STAMPS = 4
     POD_EVENT = 5
     PLACED = 6
-    """That a pod was placed, which its spec says as well."""
+    """The record that a pod was placed, which its spec says as well."""
 
 
 K = TypeVar("K", bound=Hashable)

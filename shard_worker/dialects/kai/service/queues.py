@@ -170,7 +170,7 @@ class QueueShares:
         self._computed_for = (cluster, cluster.revision)
 
     def _used(self, queue: QueueInfo, cluster: ClusterInfo) -> Amounts:
-        """What a queue and those below it hold, GPUs of claims included."""
+        """The amounts that a queue and those below it hold, GPUs of claims included."""
         own, claimed = (
             (queue.allocated, queue.claimed)
             if self.flat

@@ -24,7 +24,7 @@ GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 NODES = "/api/v1/nodes"
 WRITES = 60
 LOOKS = 20
-"""So often a follower may have seen nothing for a moment, and still lack something."""
+"""Maximum looks of a follower that sees nothing new and still lacks something."""
 
 Picture = dict[str, Any]
 

@@ -48,7 +48,7 @@ class PublishedStore:
         """Objects that nobody wrote."""
         self.version = 0
         self.nodes: dict[str, str] = {}
-        """Of the pods that are on one."""
+        """Pod -> its node, if it is on one."""
 
     def node_of(self, namespace: str, name: str) -> str:
         return self.nodes.get(name, "")

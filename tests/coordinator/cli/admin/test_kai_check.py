@@ -69,7 +69,7 @@ SPOILT = {
         "not in this version",
     ),
 }
-"""What is spoilt -> (the file, the field, words of the remedy)."""
+"""The fault -> (the file, the field, words of the remedy)."""
 
 
 @pytest.mark.parametrize(

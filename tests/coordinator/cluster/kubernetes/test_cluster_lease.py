@@ -46,7 +46,7 @@ class OneLease:
         self.version = 0
         self.away = False
         self.code = 0
-        """Of an answer that is not the server's own."""
+        """The status of an answer in place of the server's own; 0 for none."""
 
     def of(self, holder: str) -> Holder:
         return Holder(ClusterLease(self, "quadrant", clock=lambda: self.now), holder)

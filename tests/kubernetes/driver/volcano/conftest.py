@@ -36,7 +36,7 @@ tiers:
 
 @dataclass(slots=True)
 class Cluster:
-    """What runs beside Quadrant."""
+    """The programs that run beside Quadrant."""
 
     kubelets: HollowKubelets
     phases: GroupPhases

@@ -260,7 +260,7 @@ LOOK = """
       group.name, value_of[group['last-delivered-id']],
     }
 """
-"""What a script sees of the stream, entries by their values."""
+"""A script's view of the stream, entries by their values."""
 
 
 async def within_a_script(client: Any, text: str, *args: str) -> Any:

@@ -37,7 +37,7 @@ class Mutant:
     line: int
     """Counted from 1."""
     name: str
-    """What was taken away, the same as long as the script says the same."""
+    """The removed text, the same as long as the script says the same."""
     text: str
     """The file without it."""
 

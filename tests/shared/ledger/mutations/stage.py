@@ -59,7 +59,7 @@ MODULES: tuple[ModuleType, ...] = (
 TOO_LONG = ("5000", "10_to_18", "thousands", "empty_seat")
 """Parts of the names of tests that take longer than all others together."""
 KNOWN = {"desk", "ledger", "place", "scripts"}
-"""What a scenario may ask for beside its own parameters."""
+"""Fixtures of scenarios beside their own parameters."""
 SECONDS = 2.0
 """After which a script without its checks is taken to run for ever."""
 

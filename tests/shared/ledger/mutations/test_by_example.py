@@ -61,7 +61,7 @@ CHANGES = {
     S.FAILED: set(),
     S.LOST: set(),
 }
-"""What a task in a state may become; all else is an old report and changes nothing."""
+"""State -> the states that a task may reach from it; all else is old, and changes nothing."""
 
 
 @pytest.mark.parametrize("current", CHANGES)

@@ -63,7 +63,7 @@ def own_texts(root: Path) -> list[str]:
 
 
 def own_keys(texts: list[str]) -> list[str]:
-    """Those texts that can be the key of an annotation or a label."""
+    """Filter the texts that can be the key of an annotation or a label."""
     return [text for text in texts if "/" in text.strip("/") and _is_key(text)] + [
         "gpu-fraction",
         "gpu-memory",

@@ -22,7 +22,7 @@ from shard_worker.dialects.kai.rules.domains import (
 
 ZONES = ["z0", "z0", "z0", "z0", "z1", "z1"]
 RACKS = ["r0", "r0", "r1", "r1", "r2", "r2"]
-"""Of six rows."""
+"""Zones and racks of six rows."""
 NOBODY = np.array([], np.intp)
 
 

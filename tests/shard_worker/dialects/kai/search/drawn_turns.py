@@ -83,7 +83,7 @@ WITH_ONE_ENDED = DrawnTurn(
     gpus=1,
     spare=0,
 )
-"""Of two jobs that may move, one has a member that has ended, on no node any more."""
+"""Two jobs may move; one of them has a member that has ended, on no node any more."""
 
 STATES = (
     "spared",  # a rule between tasks counts it
