@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from coordinator.cluster.kubernetes.api.client import ApiError
+from coordinator.cluster.kubernetes.api.objects import status_of
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.intake.documents.kinds import QUEUE
 from coordinator.service.observed.status_writes import StatusWriter
@@ -31,22 +31,12 @@ log = structlog.get_logger(__name__)
 
 
 async def create_first_queues(mirror: Mirror, writer: StatusWriter) -> None:
-    """Create the queues that are missing, once everything was listed. Where the cluster has no such
-    kind, or the right is missing, none are."""
+    """Create the queues that are missing, once everything was listed."""
     while not mirror.complete:  # noqa: ASYNC110 - the watches complete it
         await asyncio.sleep(LOOK_SECONDS)
     missing = [queue for queue in QUEUES if not mirror.exists(ObjectKey(QUEUE.kind, "", queue[0]))]
-    while missing and await _is_served(writer):
-        missing = [queue for queue in missing if not await _create(writer, *queue)]
-        if missing:
-            await asyncio.sleep(AGAIN_SECONDS)
-
-
-async def _is_served(writer: StatusWriter) -> bool:
-    try:
-        return QUEUE.plural in await writer.resources(QUEUE.api_version)
-    except ApiError:
-        return False
+    while missing := [queue for queue in missing if not await _create(writer, *queue)]:
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _create(writer: StatusWriter, name: str, spec: Json) -> bool:
@@ -61,6 +51,8 @@ async def _create(writer: StatusWriter, name: str, spec: Json) -> bool:
     answer = await writer.report("POST", path, msgspec.json.encode(item), "")
     if answer is None or answer.code == HTTPStatus.TOO_MANY_REQUESTS or answer.code >= 500:
         return False
-    if answer.code == HTTPStatus.FORBIDDEN:
-        log.warning("Cannot create a queue: give the right to create queues", queue=name)
+    # 404: the cluster has no such kind. 409: somebody else was first.
+    if answer.code >= 400 and answer.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+        why = status_of(answer.body, answer.code).message
+        log.warning("A queue cannot be created", queue=name, why=why)
     return True

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.identity import Identity
 from tests.builders.objects import queue
 from tests.kubernetes.driver.harness import followed, node, pod, pod_group, until
+from tests.kubernetes.faults.effects import Answer
+from tests.kubernetes.faults.proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,3 +67,32 @@ async def test_default_and_root_are_created_and_parents_have_what_is_below_them(
         await until(partial(_allocated, cluster, {"default": none}))
         await cluster.delete("/api/v1/namespaces/default/pods/a", options={"gracePeriodSeconds": 0})
         await until(partial(_allocated, cluster, dict.fromkeys(some, none)))
+
+
+async def test_queues_are_created_although_the_server_fails_for_a_while(
+    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
+) -> None:
+    await install(cluster, *VOLCANO)
+    refusals = proxy.inject(Answer(500), method="POST", part="/queues", times=2)
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig):
+        await proxy.until_met(refusals, 2)
+        proxy.inject(Answer(503), part="/v1beta1")
+        await until(partial(_names, cluster, "default", "root"))
+
+
+async def test_a_queue_that_the_server_refuses_is_logged_with_its_reason(  # noqa: PLR0917
+    cluster: ApiClient,
+    proxied: Identity,
+    proxy: FaultyProxy,
+    redis_url: str,
+    short_dir: Path,
+    log_lines: list[EventDict],
+) -> None:
+    await install(cluster, *VOLCANO)
+    proxy.inject(Answer(422, message="no queues today"), method="POST", part="/queues", times=2)
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig):
+        await until(lambda: {"root", "default"} <= _refused_queues(log_lines, "no queues today"))
+
+
+def _refused_queues(lines: list[EventDict], reason: str) -> set[str]:
+    return {line["queue"] for line in lines if "queue" in line and line.get("why") == reason}
