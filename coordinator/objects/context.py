@@ -26,6 +26,7 @@ from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME, TASK_SPEC
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
 from shared.model.model import Job, Role
+from shared.policy.model import Dialect
 
 UNKNOWN = "Unknown"
 """Volcano's phase of a gang that holds members, but fewer than its minimum."""
@@ -69,6 +70,8 @@ class ReadModel:
         self.shelves = shelves
         self.stories = stories
         self.names = registry.slots.names
+        self.of_kai = registry.dialect is Dialect.KAI
+        """Whether objects are worded as KAI does, and not Volcano."""
         self._gone = deleted_jobs or {}
         self._whys: dict[int, Why | None] = {}
         self._fitting: dict[int, Set[int]] = {}

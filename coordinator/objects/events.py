@@ -29,7 +29,6 @@ from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.codec.packed import replace
 from shared.messages.messages import Level, TaskState
 from shared.messages.reason import Reason
-from shared.policy.model import Dialect
 from shared.units.amount_text import plural, some
 
 Json = dict[str, Any]
@@ -178,7 +177,7 @@ class EventEntry(ObjectEntry):
             return h.message
         row, _ = place
         node, pod = self._read_model.core.names.get(row, f"row {row}"), self._about.path
-        if _of_kai(self._read_model):
+        if self._read_model.of_kai:
             pool = own_pool(self._read_model)
             return f"Successfully assigned pod {pod} to node {node} at node-pool {pool}"
         return f"Successfully assigned {pod} to {node}"
@@ -252,7 +251,7 @@ def event_of_pod(
     read_model: ReadModel, about: Key, happening: Happening, jid: int, tix: int
 ) -> EventEntry:
     """The event of a happening about one pod, with the reason that the policy's dialect has."""
-    if happening.reason == EventReason.FAILED_SCHEDULING and _of_kai(read_model):
+    if happening.reason == EventReason.FAILED_SCHEDULING and read_model.of_kai:
         happening = replace(happening, reason=EventReason.UNSCHEDULABLE)
     return EventEntry(read_model, about, happening, jid, tix)
 
@@ -301,19 +300,15 @@ def _as_gang(read_model: ReadModel, happening: Happening) -> Happening:
     are no warnings."""
     if happening.reason != EventReason.FAILED_SCHEDULING:
         return happening
-    reason, of_kai = EventReason.UNSCHEDULABLE, _of_kai(read_model)
-    if of_kai and is_incomplete(happening):
+    reason = EventReason.UNSCHEDULABLE
+    if read_model.of_kai and is_incomplete(happening):
         reason = EventReason.NOT_READY
-    return replace(happening, reason=reason, shard=-1, warning=not of_kai)
+    return replace(happening, reason=reason, shard=-1, warning=not read_model.of_kai)
 
 
 def is_incomplete(happening: Happening) -> bool:
     """Whether a gang is told that some of its pods do not exist yet."""
     return happening.message.startswith(f"{Reason.NOT_ENOUGH_TASKS}: ")
-
-
-def _of_kai(read_model: ReadModel) -> bool:
-    return read_model.registry.dialect is Dialect.KAI
 
 
 def placed_text(core: Coordinator, happening: Happening) -> str:

@@ -32,7 +32,6 @@ from shared.model.devices import own_claim
 from shared.model.kai_devices import group_labels, received
 from shared.model.model import Role
 from shared.model.node_devices import device_annotations
-from shared.policy.model import Dialect
 from shared.units.things import Things
 from shared.units.times import rfc3339
 
@@ -226,8 +225,7 @@ def waiting_condition(read_model: ReadModel, jid: int, tix: int) -> Json:
     waits, story = read_model.why(jid), read_model.stories.get(jid)
     failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
     message = f"{waits.reason}: {waits.message}" if waits else ""
-    of_volcano = read_model.registry.dialect is Dialect.VOLCANO
-    fits = of_volcano and read_model.is_fitting(jid, tix)
+    fits = not read_model.of_kai and read_model.is_fitting(jid, tix)
     reason = SCHEDULABLE if fits else UNSCHEDULABLE
     if jid in read_model.core.order.theirs:
         reason = Reason.OTHER_SCHEDULER  # nobody is to add a node for it

@@ -35,8 +35,10 @@ async def create_first_queues(mirror: Mirror, writer: StatusWriter) -> None:
     while not mirror.complete:  # noqa: ASYNC110 - the watches complete it
         await asyncio.sleep(LOOK_SECONDS)
     missing = [queue for queue in QUEUES if not mirror.exists(ObjectKey(QUEUE.kind, "", queue[0]))]
-    while missing := [queue for queue in missing if not await _create(writer, *queue)]:
-        await asyncio.sleep(AGAIN_SECONDS)
+    while missing:
+        missing = [queue for queue in missing if not await _create(writer, *queue)]
+        if missing:
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _create(writer: StatusWriter, name: str, spec: Json) -> bool:

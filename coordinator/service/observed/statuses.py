@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from itertools import count, islice
+from itertools import count
 from typing import Any, NamedTuple
 
 import structlog
@@ -52,7 +52,6 @@ from coordinator.service.observed.status_writes import (
 )
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
-from shared.policy.model import Dialect
 from shared.slices import GiveWay, Steps, in_slices
 from shared.units.times import rfc3339
 
@@ -149,19 +148,22 @@ class StatusReports:
             await asyncio.sleep(TICK_SECONDS)
 
     async def _write_some(self, now: float) -> None:
-        writes, others = 0, GiveWay()
+        # One for all, so that the members of a gang share what is computed for it. What changes
+        # meanwhile is collected, and looked at again, by a later tick.
+        writes, others, read_model = 0, GiveWay(), self._objects.read_model()
         async with asyncio.TaskGroup() as group:
             for _ in range(LOOKS_A_TICK):
                 await others.between()
                 about = self.queue.take(now) if writes < WRITES_A_TICK else None
                 if about is None:
                     return
-                if about.importance is Importance.GROUP and self._group_path is None:
+                if self._lacks_path(about):
                     self._group_path = await self._find_group_path()
-                write = self._write_of(about)
-                if write is None:
-                    continue
-                if self.queue.is_new(about, write.content):
+                    if self._group_path is None:
+                        self._write_again(about, now)
+                        return
+                write = self._write_of(read_model, about)
+                if write is not None and self.queue.is_new(about, write.content):
                     group.create_task(self._send(about, write))
                     writes += 1
 
@@ -242,8 +244,9 @@ class StatusReports:
         event of the gang is about all of them."""
         jid = state.job.jid
         written = self._of_job.get(jid, ())
-        bound = (tix for tix in story.changed(seen) if state.states[tix] in _ON_NODES)
-        for tix in islice(bound, PODS_OF_A_JOB):
+        for tix in story.changed(seen):
+            if tix >= PODS_OF_A_JOB or state.states[tix] not in _ON_NODES:
+                continue
             happening = story.placement_of(tix)
             if happening is not None and (uid := self._pod_uid(jid, tix)):
                 about = WriteSubject(Importance.PLACED, jid, uid, tix, happening.number)
@@ -275,7 +278,8 @@ class StatusReports:
                 self._phases.pop(about.uid, None)
             written.difference_update(past)
             for about in written:
-                self.queue.changed(about, about.importance, now)
+                if about.importance is not Importance.PLACED:  # that a pod was bound stays so
+                    self.queue.changed(about, about.importance, now)
             if not present:
                 del self._of_job[jid]
             yield
@@ -294,8 +298,7 @@ class StatusReports:
             of_job.discard(about)  # an event that has expired is made anew
         moved = bool(write.version) and code == HTTPStatus.CONFLICT
         if moved or code in _AGAIN or code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self.queue.written(about, None, now)
-            self.queue.changed(about, about.importance, now)
+            self._write_again(about, now)
             return
         # A refusal is not asked again: the object is another one by now, or the server does not
         # take what we say of it until that changes.
@@ -310,6 +313,16 @@ class StatusReports:
         elif code != HTTPStatus.CONFLICT:
             log.warning("A status is refused", path=write.path, code=code)
 
+    def _lacks_path(self, about: WriteSubject) -> bool:
+        """Whether it is not known yet where the status of this PodGroup is written."""
+        of_volcano = self._group_kind == POD_GROUP.kind
+        return about.importance is Importance.GROUP and of_volcano and self._group_path is None
+
+    def _write_again(self, about: WriteSubject, now: float) -> None:
+        """Repeat a failed write after a pause."""
+        self.queue.written(about, None, now)
+        self.queue.changed(about, about.importance, now)
+
     async def _find_group_path(self) -> Callable[[str, str], str] | None:
         """Volcano's definition of PodGroups has no status sub resource, others may have one."""
         base = f"/apis/{POD_GROUP.api_version}"
@@ -322,9 +335,8 @@ class StatusReports:
         end = "/status" if f"{plural}/status" in names else ""
         return lambda namespace, name: f"{base}/namespaces/{namespace}/{plural}/{name}{end}"
 
-    def _write_of(self, about: WriteSubject) -> StatusWrite | None:
+    def _write_of(self, read_model: ReadModel, about: WriteSubject) -> StatusWrite | None:
         """None where there is nothing to say any more."""
-        read_model = self._objects.read_model()
         if about.queue:
             return queue_write(read_model, about.queue, about.uid)
         if about.jid < 0:
@@ -334,9 +346,8 @@ class StatusReports:
             return None
         if about.number:
             return self._of_happening(read_model, state, about)
-        of_kai = read_model.registry.group_kind == KAI_POD_GROUP.kind
         match about.importance:
-            case Importance.GROUP | Importance.STAMPS if of_kai:
+            case Importance.GROUP | Importance.STAMPS if read_model.of_kai:
                 return self._of_kai(read_model, state, about)
             case Importance.GROUP:
                 return self._of_group(read_model, state, about.uid)
@@ -428,7 +439,7 @@ class StatusReports:
             return event_of(read_model, state, happening)
         placed = about.importance is Importance.PLACED
         row = (self._placed_pod if placed else self._waiting_pod)(state, about)
-        if row is None or (_is_kai(read_model) and is_incomplete(happening)):
+        if row is None or (read_model.of_kai and is_incomplete(happening)):
             return None
         return event_of_pod(read_model, Key(POD.kind, *row.key), happening, about.jid, about.tix)
 
@@ -463,8 +474,11 @@ class StatusReports:
 
 def _waiting(state: JobState) -> Iterator[int]:
     """The first tasks that wait."""
-    waiting = (tix for tix, task in enumerate(state.states) if task == TaskState.PENDING)
-    return islice(waiting, PODS_OF_A_JOB)
+    left = PODS_OF_A_JOB
+    for role in state.job.roles:
+        tasks = state.pending(role, left)
+        left -= len(tasks)
+        yield from tasks
 
 
 def _is_reported(read_model: ReadModel, state: JobState) -> bool:
@@ -472,13 +486,9 @@ def _is_reported(read_model: ReadModel, state: JobState) -> bool:
     why = read_model.why(state.job.jid)
     if why is None or why.reason in _NOT_OURS:
         return False
-    if not _is_kai(read_model):
+    if not read_model.of_kai:
         return True
     # As in KAI: pods of a gang that is not complete say nothing, so that no autoscaler acts.
     group = read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
     is_silent = group is not None and group.mark_unschedulable is False
     return not is_silent and why.reason is not Reason.NOT_ENOUGH_TASKS
-
-
-def _is_kai(read_model: ReadModel) -> bool:
-    return read_model.registry.dialect is Dialect.KAI

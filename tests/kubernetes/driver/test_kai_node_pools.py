@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
@@ -33,7 +34,11 @@ def member(of: str, *, cpu: int = 1) -> Json:
 
 
 async def test_only_the_pool_is_scheduled(
-    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    redis_url: str,
+    short_dir: Path,
+    log_lines: list[EventDict],
 ) -> None:
     await install_kai(cluster)
     queue = kai_queue("q")
@@ -54,6 +59,8 @@ async def test_only_the_pool_is_scheduled(
         lease = await cluster.get(f"{LEASES}/quadrant-quadrant-blue")
         assert lease["spec"]["holderIdentity"]
         await _moves_in(quadrant, cluster)
+    warnings = [line["event"] for line in log_lines if line["log_level"] == "warning"]
+    assert not [event for event in warnings if "PodGroups" in event]
 
 
 async def _moves_in(quadrant: Followed, cluster: ApiClient) -> None:

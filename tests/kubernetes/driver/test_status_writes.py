@@ -4,6 +4,7 @@ name, admissions."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,17 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.writes import status_queue
+from coordinator.core.reasons.fitting import fitting_tasks
+from coordinator.intake.documents.document import Key
+from coordinator.objects import context
+from coordinator.objects.context import ReadModel
+from coordinator.objects.events import EventEntry, event_of_pod
+from coordinator.service.observed import statuses
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
-from tests.kubernetes.driver.test_statuses import events_of, group_status, scheduled
+from tests.kubernetes.driver.test_statuses import events_of, group_status, scheduled, wide
 from tests.kubernetes.faults.effects import Answer, HoldRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
 
@@ -128,6 +135,56 @@ async def test_an_admission_is_written_without_a_pause(
     await until(partial(_has_phase, cluster, "Pending"))
     await cluster.create(node("n2"))
     await until(partial(_has_phase, cluster, "Inqueue"))
+
+
+async def test_a_phase_is_written_although_the_server_does_not_say_at_first_what_groups_have(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
+) -> None:
+    proxy.inject(Answer(503), part="/apis/scheduling.volcano.sh/v1beta1", times=3)
+    await cluster.create(pod_group("job", 2))
+    await until(partial(_has_phase, cluster, "Inqueue"))
+
+
+async def test_the_members_of_a_gang_share_the_search_for_those_that_fit(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Counter[str]()
+
+    def counted(*args: Any) -> Any:
+        calls["fitting"] += 1
+        return fitting_tasks(*args)
+
+    monkeypatch.setattr(context, "fitting_tasks", counted)
+    monkeypatch.setattr(statuses, "WRITES_A_TICK", 0)
+    await cluster.create(*wide(30))
+    await until(lambda: [job.info.pending for job in quadrant.jobs()] == [30])
+    await asyncio.sleep(1.0)
+    monkeypatch.setattr(statuses, "WRITES_A_TICK", 100)
+    await until(partial(_all_wait, quadrant, cluster, 30))
+    assert 0 < calls["fitting"] < 15
+
+
+async def _all_wait(quadrant: Followed, cluster: ApiClient, count: int) -> bool:
+    pods = await quadrant.pods()
+    return len(pods) == count and all(pod["status"].get("conditions") for pod in pods.values())
+
+
+async def test_the_event_of_a_binding_is_made_once(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statuses, "LOOK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 0.1)
+    made = list[str]()
+
+    def counted(read_model: ReadModel, about: Key, *args: Any) -> EventEntry:
+        made.append(about.name)
+        return event_of_pod(read_model, about, *args)
+
+    monkeypatch.setattr(statuses, "event_of_pod", counted)
+    await cluster.create(pod("p"))
+    await until(partial(_events, cluster, "p"))
+    await asyncio.sleep(1.0)
+    assert made == ["p"]
 
 
 async def _has_phase(cluster: ApiClient, phase: str) -> bool:
