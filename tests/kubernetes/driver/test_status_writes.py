@@ -108,8 +108,8 @@ async def test_the_next_pod_of_a_name_has_its_condition_and_event_without_a_paus
     members = [pod(f"wide-{i}", group="wide", cpu=9) for i in range(2)]
     await cluster.create(pod_group("wide", 2), *members)
     before = await until(partial(_own_event, cluster, "wide-0"))
-    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 600.0)
     await until(lambda: scheduled(cluster, "wide-0"))
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 600.0)
     await cluster.delete(f"{PODS}/wide-0")
     await cluster.create(members[0])
     await until(lambda: scheduled(cluster, "wide-0"))
