@@ -121,7 +121,6 @@ class Spanning:
         rules = cls.constraints
         if rules is None:
             return
-        keys = self._keys.setdefault(job.jid, set())
         for name in rules.volumes:
             self._share(f"{VOLUME}{job.namespace}/{name}", job.jid)
         if rules.volumes:
@@ -132,9 +131,9 @@ class Spanning:
             self._share(f"{CLAIM}{job.namespace}/{name}", job.jid)
         for pod_term in rules.pod_terms:
             spaces = pod_term.namespaces or (job.namespace,)
-            keys.add(self._bind(job.jid, pod_term.selector, spaces, pod_term.all_namespaces))
+            self._bind(job.jid, pod_term.selector, spaces, pod_term.all_namespaces)
         for spread in rules.spreads:
-            keys.add(self._bind(job.jid, spread.selector, (job.namespace,), False))
+            self._bind(job.jid, spread.selector, (job.namespace,), False)
 
     def _share(self, key: str, jid: int) -> None:
         self._shared.setdefault(key, set()).add(jid)
@@ -142,8 +141,8 @@ class Spanning:
 
     def _bind(
         self, jid: int, selector: Selector | None, namespaces: tuple[str, ...], everywhere: bool
-    ) -> str:
-        """Make the job a member of its rule's term; returns the term's key."""
+    ) -> None:
+        """Make the job a member of its rule's term."""
         spaces = () if everywhere else tuple(sorted(namespaces))
         # By what the term selects, not by who has it: jobs with the same rule share one key, and
         # the name is the same for every leader, as the ledger has the key's version under it.
@@ -154,7 +153,7 @@ class Spanning:
             term = self._new(key, LabelTerm(None if everywhere else spaces, selector))
         term.members.add(jid)
         term.bound.add(jid)
-        return key
+        self._keys.setdefault(jid, set()).add(key)
 
     def _new(self, key: str, asks: LabelTerm) -> Term:
         term = self._terms[key] = Term(asks)

@@ -45,6 +45,7 @@ def _pod(draw: Random, name: str, group: str, room: dict[str, int]) -> Json:
     # Not Unknown: a service knows no such pods, and one session does not count them as neighbours.
     phases = ["Running"] * 8 + ["Pending", "Succeeded"]
     pod_item = pod(name, group=group, cpu=cpu, on=on, phase=draw.choice(phases) if on else "")
+    pod_item["spec"]["containers"][0]["image"] = draw.choice(["busybox", "trainer:2"])
     if not cpu:
         pod_item["spec"]["containers"][0]["resources"] = {}
     marks: Json = pod_item["metadata"]["annotations"]
