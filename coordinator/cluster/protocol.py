@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Protocol
 
-from coordinator.cluster.events import Measured
+from coordinator.cluster.events import MeasuredUsage
 from shared.units.things import Things
 
 
@@ -190,7 +190,7 @@ class ClusterDriver(RunsTasks, Protocol):
         (first jid, number of jobs). Raises ClusterTimeout."""
         ...
 
-    async def measured(self, measured: Measured) -> None:
+    async def measured(self, measured: MeasuredUsage) -> None:
         """Record in the history, if there is one, how busy a metrics source says that nodes are.
         Raises ClusterTimeout."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import AuditKind, Finding, RecordKind
 from shared.ledger.entries.stored import BindEntry
 from shared.ledger.records import unpack_task
 from shared.messages.messages import TaskState
@@ -71,4 +71,4 @@ def lost_binds(
         record = records[jid, tix]
         task = unpack_task(record, jid, tix)
         if task.state == TaskState.BINDING and task.row == row:
-            yield Finding(AuditKind.BIND_LOST, Subject.TASK, (jid, tix), record)
+            yield Finding(AuditKind.BIND_LOST, RecordKind.TASK, (jid, tix), record)

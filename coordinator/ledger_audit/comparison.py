@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import AuditKind, Finding, RecordKind
 from coordinator.ledger_audit.group_sums import GroupSums
 from coordinator.ledger_audit.node_sums import NodeSums
 from coordinator.ledger_audit.picture import Picture
@@ -110,7 +110,7 @@ class TotalsComparison:
             if name not in reported and not columns.absent(line):
                 record = b"%d on %d" % (state, row)
                 kind = AuditKind.TASK_WITHOUT_JOB
-                self.findings.append(Finding(kind, Subject.TASK, name, record, row=int(row)))
+                self.findings.append(Finding(kind, RecordKind.TASK, name, record, row=int(row)))
 
     def _note_binding(self, numbers: Ints) -> None:
         columns = self._picture.tasks
@@ -133,7 +133,7 @@ class TotalsComparison:
             if jid not in picture.job_queues or ended:
                 kind, record = AuditKind.NOMINATION_WITHOUT_JOB, picture.nomination_records[jid]
                 rows = [row for _, rows, _ in picture.nominations[jid] for row in rows]
-                yield Finding(kind, Subject.NOMINATION, (jid,), record, row=[*rows, -1][0])
+                yield Finding(kind, RecordKind.NOMINATION, (jid,), record, row=[*rows, -1][0])
 
     def _negative_domains(self, names: Iterable[str]) -> Iterator[Finding]:
         for name in names:
@@ -141,7 +141,7 @@ class TotalsComparison:
             count = unpack_count(record, f"counter {name}")
             if count < 0:
                 change = ((0, count, 0),)
-                yield Finding(AuditKind.NEGATIVE, Subject.DOMAIN, (), record, change, key=name)
+                yield Finding(AuditKind.NEGATIVE, RecordKind.DOMAIN, (), record, change, key=name)
 
 
 def _slices(count: int, size: int) -> Iterator[slice]:

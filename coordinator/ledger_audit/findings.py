@@ -26,7 +26,7 @@ class AuditKind(StrEnum):
 QUEUE_PART = {AuditKind.QUEUE_USED: 0, AuditKind.QUEUE_LEAVING: 1}
 
 
-class Subject(StrEnum):
+class RecordKind(StrEnum):
     """The kind of record that is wrong."""
 
     NODE = "node"
@@ -42,7 +42,7 @@ class Finding:
     """A record that contradicts the task records."""
 
     kind: AuditKind
-    subject: Subject
+    subject: RecordKind
     name: tuple[int, ...]
     """(row,), (qid,), (jid,) or (jid, tix); empty for a counter."""
     record: bytes
@@ -63,7 +63,7 @@ class Finding:
     def of_sums(
         cls,
         kind: AuditKind,
-        subject: Subject,
+        subject: RecordKind,
         name: tuple[int, ...],
         record: bytes,
         difference: tuple[tuple[int, int, int], ...],
@@ -89,7 +89,7 @@ class Finding:
         """The problem in words, without the object's name, for events and logs."""
         if not self.difference:
             return self.kind.value
-        part_name = "group" if self.subject is Subject.JOB else "slot"
+        part_name = "group" if self.subject is RecordKind.JOB else "slot"
         if self.kind is AuditKind.THING:
             part_name = f"{self.key} part"
         parts = [

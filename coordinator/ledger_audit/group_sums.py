@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import AuditKind, Finding, RecordKind
 from coordinator.ledger_audit.parted_dict import PartedDict
 from coordinator.ledger_audit.picture import Picture
 from coordinator.ledger_audit.requests import RequestColumns
@@ -95,7 +95,7 @@ class GroupSums:
     ) -> Finding:
         kind, record = AuditKind.GROUP_HELD, self._picture.jobs[jid]
         return Finding.of_sums(
-            kind, Subject.JOB, (jid,), record, difference, recomputable=recomputable
+            kind, RecordKind.JOB, (jid,), record, difference, recomputable=recomputable
         )
 
     def _difference(self, jid: int, more: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import AuditKind, Finding, RecordKind
 from coordinator.ledger_audit.picture import Picture
 from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.requests import RequestColumns
@@ -120,7 +120,7 @@ class NodeSums:
         row, complete = int(self._rows[place]), not self._unknown[place]
         kind, record = _PARTS[part], self._record(row)
         return Finding.of_sums(
-            kind, Subject.NODE, (row,), record, difference, part=part, recomputable=complete
+            kind, RecordKind.NODE, (row,), record, difference, part=part, recomputable=complete
         )
 
     def _negative(self, some: slice, recorded: Ints) -> Iterator[Finding]:
@@ -135,4 +135,4 @@ class NodeSums:
                 for s in np.flatnonzero(wrong[place, :, part]).tolist()
             ]
             kind, record = AuditKind.NEGATIVE, self._record(row)
-            yield Finding(kind, Subject.NODE, (row,), record, tuple(below), part)
+            yield Finding(kind, RecordKind.NODE, (row,), record, tuple(below), part)

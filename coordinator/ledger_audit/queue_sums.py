@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from coordinator.ledger_audit.findings import QUEUE_PART, AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import QUEUE_PART, AuditKind, Finding, RecordKind
 from coordinator.ledger_audit.picture import Picture, chain_of
 from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.task_columns import TIX_BITS, Ints
@@ -58,7 +58,7 @@ class QueueSums:
             below = tuple((slot, n, 0) for slot, n in sorted(others.items()) if n < 0)
             if below:
                 yield Finding(
-                    AuditKind.NEGATIVE, Subject.QUEUE, (qid,), record, below, recomputable=False
+                    AuditKind.NEGATIVE, RecordKind.QUEUE, (qid,), record, below, recomputable=False
                 )
 
     def _finding(
@@ -73,7 +73,7 @@ class QueueSums:
             record, complete = self._picture.queues[qid], qid not in self._unknown
             part = QUEUE_PART[kind]
             yield Finding.of_sums(
-                kind, Subject.QUEUE, (qid,), record, wrong, part=part, recomputable=complete
+                kind, RecordKind.QUEUE, (qid,), record, wrong, part=part, recomputable=complete
             )
 
     def sum_up(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from coordinator.ledger_audit.bind_watch import StuckBinds
 from coordinator.ledger_audit.figures import AuditFigures
-from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import AuditKind, Finding, RecordKind
 from coordinator.ledger_audit.looker import RECORDS, AuditReader
 from coordinator.ledger_audit.portions import portions
 from shared.codec.packed import replace
@@ -40,12 +40,12 @@ IMPLIED = "implied"
 """Field of the meta record: the capacities that every node has without declaring them."""
 
 _TABLES = {
-    Subject.NODE: Table.NODE,
-    Subject.QUEUE: Table.QUEUE,
-    Subject.JOB: Table.JOB,
-    Subject.TASK: Table.TASK,
-    Subject.NOMINATION: Table.NOMINATION,
-    Subject.DOMAIN: Table.DOMAIN,
+    RecordKind.NODE: Table.NODE,
+    RecordKind.QUEUE: Table.QUEUE,
+    RecordKind.JOB: Table.JOB,
+    RecordKind.TASK: Table.TASK,
+    RecordKind.NOMINATION: Table.NOMINATION,
+    RecordKind.DOMAIN: Table.DOMAIN,
 }
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ async def _corrections(
 def _field(finding: Finding) -> tuple[Table, str]:
     """The table of the record and its field there."""
     name = ".".join(map(str, finding.name))
-    if finding.subject is Subject.NODE and finding.key:
+    if finding.subject is RecordKind.NODE and finding.key:
         return Table.THING, f"{name}/{finding.key}"
     return _TABLES[finding.subject], name or finding.key
 

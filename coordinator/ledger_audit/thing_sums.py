@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from coordinator.ledger_audit.findings import AuditKind, Finding, RecordKind
 from coordinator.ledger_audit.picture import Picture
 from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.requests import RequestColumns
@@ -110,7 +110,7 @@ class ThingSums:
         row, name = thing
         record = self._picture.nodes.get(row)
         complete, record = record is not None and row not in self._unknown, record or b""
-        kind, subject = AuditKind.THING, Subject.NODE
+        kind, subject = AuditKind.THING, RecordKind.NODE
         return Finding.of_sums(
             kind, subject, (row,), record, wrong, key=name, recomputable=complete
         )

@@ -19,7 +19,7 @@ from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
 from coordinator.jobs.pending_reasons import Why, of_counts
 from coordinator.jobs.state import JobState
-from coordinator.ledger_audit.findings import Finding, Subject
+from coordinator.ledger_audit.findings import Finding, RecordKind
 from coordinator.objects.context import NOT_TRIED, shard_name
 from coordinator.objects.events import ClusterHappening
 from coordinator.objects.queue_trees import QueueVersions
@@ -203,16 +203,16 @@ class Observing:
         none for a domain's counter or an unknown node."""
         core, reason, number = self.core, EventReason.LEDGER_CONTRADICTION, (*finding.name, -1)[0]
         match finding.subject:
-            case Subject.NODE:
+            case RecordKind.NODE:
                 shown = self._node_contradicted(number, reason, message)
-            case Subject.QUEUE:
+            case RecordKind.QUEUE:
                 names = {qid: name for name, qid in core.order.queue_ids.items()}
                 name = names.get(number, f"queue {number}")
                 self._of_cluster(Key(self._registry().queue_kind, "", name), reason, message)
                 shown = f"queue {name}"
-            case Subject.JOB | Subject.TASK | Subject.NOMINATION:
+            case RecordKind.JOB | RecordKind.TASK | RecordKind.NOMINATION:
                 shown = self._job_contradicted(finding, reason, message)
-            case Subject.DOMAIN:
+            case RecordKind.DOMAIN:
                 shown = f"counter {finding.key}"
         self._notify()
         return shown

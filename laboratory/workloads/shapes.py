@@ -71,7 +71,7 @@ class Size:
     pods: int
 
 
-class Moment(StrEnum):
+class TimedUntil(StrEnum):
     """The moment until which a load is timed."""
 
     BIND = "bind"
@@ -106,7 +106,7 @@ class Load:
     """Tasks of before that lose their places for it."""
     least: bool = False
     """Whether more evictions than ``displaced`` are a fault."""
-    until: Moment = Moment.BIND
+    until: TimedUntil = TimedUntil.BIND
     goals: Mapping[tuple[Dialect, int], float] | None = None
     """(dialect, nodes) -> seconds from the first submission."""
     seconds: float = 0.0
@@ -344,7 +344,7 @@ SHAPES: Mapping[str, BenchShape] = {
                 gpus=GPUS,
                 displaced=lambda size: size.nodes // 2 * GPUS,
                 least=True,
-                until=Moment.EVICTION,
+                until=TimedUntil.EVICTION,
                 goals={
                     (Dialect.VOLCANO, 1_000): 2.0,
                     (Dialect.KAI, 500): 1.0,
@@ -383,7 +383,7 @@ SHAPES: Mapping[str, BenchShape] = {
                 _gangs_of_nodes,
                 lambda size: gangs_that_fit(size) * GANG_WIDTH,
                 gpus=GPUS,
-                until=Moment.PLACE,
+                until=TimedUntil.PLACE,
                 goals={(Dialect.KAI, 500): 10.0},
             ),
         ),

@@ -29,20 +29,20 @@ MANY_RUNS = 2 * RUNS
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RecordedCase:
     """A recorded case."""
 
     scenario: Scenario
     outcomes: list[Outcome]
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[RecordedCase]:
     """The recorded cases."""
     _, *lines = FILE.read_text("utf-8").splitlines()
     for line in lines:
         body = json.loads(line)
         outcomes = [Outcome.read(outcome) for outcome in body["outcomes"]]
-        yield Case(scenario_of(body["id"], body["form"]), outcomes)
+        yield RecordedCase(scenario_of(body["id"], body["form"]), outcomes)
 
 
 def record(count: int, seed: int) -> Iterator[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ProgressFigures:
     """The figures to show at one moment."""
 
     seconds: float
@@ -56,12 +56,12 @@ class Moment:
 
 def moment_of(
     status: Status, *, seconds: float, expected: int, capacity: int, rate: float
-) -> Moment:
+) -> ProgressFigures:
     """Read the coordinator's status; figures that are missing in it count as 0. ``capacity``: how
     many tasks the whole cluster can hold, to tell how much of it is busy."""
     jobs, tasks = status.get("jobs", {}), status.get("tasks", {})
     statements, shards = status.get("statements", {}), status.get("shards", [])
-    return Moment(
+    return ProgressFigures(
         seconds=seconds,
         submitted=jobs.get("submitted", 0),
         expected=expected,
@@ -109,7 +109,7 @@ class RunProgress:
     def warn(self, text: str) -> None:
         self._console.print(f"Warning: {text}", style="yellow", markup=False, highlight=False)
 
-    def show(self, moment: Moment) -> None:
+    def show(self, moment: ProgressFigures) -> None:
         if self._console.is_terminal:
             if self._live is None:
                 self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -130,7 +130,7 @@ class RunProgress:
             self._live = None
 
 
-def line(moment: Moment, unit: str) -> str:
+def line(moment: ProgressFigures, unit: str) -> str:
     """One moment as plain text."""
     return (
         f"{moment.seconds:6.1f} s  jobs {moment.finished:,} finished, {moment.running:,} running, "
@@ -140,7 +140,7 @@ def line(moment: Moment, unit: str) -> str:
     )
 
 
-def picture(moment: Moment, unit: str) -> Table:
+def picture(moment: ProgressFigures, unit: str) -> Table:
     """One moment with bars."""
     table = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=max(moment.expected, 1), completed=moment.finished, width=BAR)

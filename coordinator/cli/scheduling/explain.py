@@ -43,14 +43,14 @@ SubjectName = Annotated[
 ]
 
 
-class Subject(NamedTuple):
+class ExplainSubject(NamedTuple):
     """The object that a user asks about. ``name`` as written, with its namespace or without."""
 
     kind: SubjectKind
     name: str
 
 
-def subject_of(word: str, name: str) -> Subject:
+def subject_of(word: str, name: str) -> ExplainSubject:
     """The kind and name that were written as ``KIND NAME`` or ``KIND/NAME``. Raises
     :class:`CommandError` (usage)."""
     kind, slash, own_name = word.partition("/")
@@ -63,7 +63,7 @@ def subject_of(word: str, name: str) -> Subject:
         )
     if not (own_name or name):
         raise CommandError(f"no name; write {kind} NAME or {kind}/NAME", code=EXIT_USAGE)
-    return Subject(SubjectKind(kind), own_name or name)
+    return ExplainSubject(SubjectKind(kind), own_name or name)
 
 
 _POD_GROUPS = (
@@ -119,7 +119,9 @@ def explain(
     sys.stdout.flush()
 
 
-def explained(subject: Subject, *, namespace: str | None, connection: Connection) -> dict[str, Any]:
+def explained(
+    subject: ExplainSubject, *, namespace: str | None, connection: Connection
+) -> dict[str, Any]:
     """The server's explanation of what a user named."""
     from coordinator.cli.client.session import session
 
@@ -127,7 +129,7 @@ def explained(subject: Subject, *, namespace: str | None, connection: Connection
         return first_found(subject_paths(api, subject, "explain"), api.client.get)
 
 
-def subject_paths(api: ServerSession, subject: Subject, verb: str) -> list[str]:
+def subject_paths(api: ServerSession, subject: ExplainSubject, verb: str) -> list[str]:
     """The paths at which the server may know what a user named, the likeliest first. Raises
     :class:`CommandError` (usage)."""
     name = subject.name

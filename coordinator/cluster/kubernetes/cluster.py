@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from coordinator.cluster.events import Measured
+from coordinator.cluster.events import MeasuredUsage
 from coordinator.cluster.kubernetes.api.client import ApiReader
 from coordinator.cluster.kubernetes.api.reflector import (
     ObjectSink,
@@ -305,7 +305,7 @@ class KubernetesCluster:
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         """There is no history: the API server has what users were told."""
 
-    async def measured(self, measured: Measured) -> None:
+    async def measured(self, measured: MeasuredUsage) -> None:
         """There is no history."""
 
     async def close(self) -> None:

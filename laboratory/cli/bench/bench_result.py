@@ -13,7 +13,7 @@ from coordinator.supervisor import cpu_time
 from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, RAY, REDIS
 from laboratory.checker.report.report import CheckReport
 from laboratory.history.figures import Figures
-from laboratory.workloads.shapes import SHAPES, BenchShape, Load, Moment, Size
+from laboratory.workloads.shapes import SHAPES, BenchShape, Load, Size, TimedUntil
 from shared.policy.model import Dialect
 
 BUDGET = {
@@ -34,7 +34,7 @@ Cpu = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BenchMeasurement:
     shape: BenchShape
     size: Size
     dialect: Dialect
@@ -45,7 +45,7 @@ class Measured:
     """When each object was sent."""
 
 
-def bench_result(measured: Measured, report: CheckReport) -> dict[str, Any]:
+def bench_result(measured: BenchMeasurement, report: CheckReport) -> dict[str, Any]:
     """The part of ``-o json`` that was measured, with ``faults``."""
     faults = [str(violation) for violation in report.violations[:1]]
     workloads, idle = {}, {}
@@ -71,12 +71,12 @@ def _missing(name: str, bound: int, shape: BenchShape, size: Size) -> list[str]:
     return [] if bound == tasks else [f"{name}: {bound:,} of {tasks:,} tasks were bound"]
 
 
-def _workload(measured: Measured, load: Load, cpu: Cpu) -> tuple[dict[str, Any], list[str]]:
+def _workload(measured: BenchMeasurement, load: Load, cpu: Cpu) -> tuple[dict[str, Any], list[str]]:
     figures, sent, size = measured.figures, measured.sent, measured.size
     part, tasks, displaced = figures.only(load.prefix), load.tasks(size), load.displaced(size)
-    placed = part.bound | part.promised if load.until is Moment.PLACE else part.bound
+    placed = part.bound | part.promised if load.until is TimedUntil.PLACE else part.bound
     first = min(part.submitted_at(sent).values(), default=0.0)
-    times = figures.stopped if load.until is Moment.EVICTION else placed
+    times = figures.stopped if load.until is TimedUntil.EVICTION else placed
     evicted = len(figures.stopped)
     faults = []
     if len(placed) != tasks:

@@ -20,7 +20,7 @@ from coordinator.cli.output.progress import RunProgress
 from coordinator.supervisor import cpu_time
 from laboratory.checker.check import check
 from laboratory.cli.bench.bench_options import BenchOptions
-from laboratory.cli.bench.bench_result import Cpu, Measured, bench_result, show_bench
+from laboratory.cli.bench.bench_result import BenchMeasurement, Cpu, bench_result, show_bench
 from laboratory.cli.stack import (
     STALL_SECONDS,
     Sender,
@@ -132,7 +132,7 @@ async def _run(bench: _Bench, space: Workspace, policy: dict[str, Any], console:
         progress.phase("Checking the history")
         report = await asyncio.to_thread(check, space.history)
         figures = await asyncio.to_thread(read_figures, space.history)
-    measured = Measured(bench.shape, bench.size, bench.dialect, cpu, figures, sent)
+    measured = BenchMeasurement(bench.shape, bench.size, bench.dialect, cpu, figures, sent)
     head = {"bench": options.size.value, "nodes": bench.size.nodes, "shards": options.shards}
     values = head | bench_result(measured, report) | {"policy": policy}
     if options.output is Output.TABLE:

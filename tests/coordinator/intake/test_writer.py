@@ -34,7 +34,7 @@ class WriterDesk:
     """A writer over a ledger, with what it told."""
 
     def __init__(self) -> None:
-        self.ledger = Slow()
+        self.ledger = SlowLedger()
         self.intake = Intake()
         self.told: list[Changes] = []
         self.durable: list[set[str]] = []
@@ -60,7 +60,7 @@ class WriterDesk:
         self.durable.append(set(self.ledger.kept))
 
 
-class Slow(MemoryLedger):
+class SlowLedger(MemoryLedger):
     """A ledger that lets others go first, and remembers what it was sent."""
 
     def __init__(self) -> None:
@@ -311,7 +311,7 @@ async def test_a_small_request_does_not_wait_for_all_the_queues_of_a_tenant(
 # --- what the ledger refuses ----------------------------------------------------------------------
 
 
-class Refusing(Slow):
+class Refusing(SlowLedger):
     """A ledger that refuses whatever names one of these objects."""
 
     def __init__(self) -> None:

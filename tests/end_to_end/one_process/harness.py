@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from coordinator.cluster.events import Measured
+from coordinator.cluster.events import MeasuredUsage
 from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.kubelets import Kubelets
@@ -137,7 +137,7 @@ class DirectCluster:
         self.kubelets = kubelets
         self.told: list[tuple[int, int]] = []
         """Runs of jobs whose users were told that they are stored."""
-        self.figures: list[Measured] = []
+        self.figures: list[MeasuredUsage] = []
         """Figures of nodes from a metrics source."""
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
@@ -172,7 +172,7 @@ class DirectCluster:
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         self.told += jobs
 
-    async def measured(self, measured: Measured) -> None:
+    async def measured(self, measured: MeasuredUsage) -> None:
         self.figures.append(measured)
 
     async def close(self) -> None:

@@ -58,7 +58,7 @@ def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlantedDamage:
     kind: AuditKind
     plant: Callable[[Ledger], Awaitable[None]]
     event: str
@@ -108,23 +108,23 @@ def on_group(held: int) -> Callable[[Ledger], Awaitable[None]]:
 K = AuditKind
 BINDING = TaskState.BINDING
 
-CASES: dict[str, Case] = {
-    "node-used": Case(K.NODE_USED, on_node(USED, 700), "Node"),
-    "node-used-too-little": Case(K.NODE_USED, on_node(USED, -300), "Node"),
-    "node-releasing": Case(K.NODE_RELEASING, on_node(RELEASING, 1000), "Node"),
-    "node-nominated": Case(K.NODE_NOMINATED, on_node(NOMINATED, 1000), "Node"),
-    "thing": Case(K.THING, lambda ledger: stray_thing(ledger, 0, "port/TCP/80"), "Node"),
-    "queue-used": Case(K.QUEUE_USED, on_queue("used", 5000), "Queue"),
-    "queue-leaving": Case(K.QUEUE_LEAVING, on_queue("leaving", 1000), "Queue"),
-    "group-held": Case(K.GROUP_HELD, on_group(5), "Job"),
-    "task-without-job": Case(K.TASK_WITHOUT_JOB, stray_task, "Node"),
-    "nomination-without-job": Case(K.NOMINATION_WITHOUT_JOB, stray_nomination, "Node"),
-    "negative-used": Case(K.NEGATIVE, on_node(USED, -8000), "Node"),
-    "negative-capacity": Case(K.NEGATIVE, on_node(ALLOCATABLE, -9000), "Node"),
-    "negative-use-by-others": Case(K.NEGATIVE, on_node(OBSERVED, -1), "Node"),
-    "negative-queue": Case(K.NEGATIVE, on_queue("used", -8000), "Queue"),
-    "negative-group": Case(K.NEGATIVE, on_group(-1), "Job"),
-    "negative-counter": Case(K.NEGATIVE, negative_counter, ""),
+CASES: dict[str, PlantedDamage] = {
+    "node-used": PlantedDamage(K.NODE_USED, on_node(USED, 700), "Node"),
+    "node-used-too-little": PlantedDamage(K.NODE_USED, on_node(USED, -300), "Node"),
+    "node-releasing": PlantedDamage(K.NODE_RELEASING, on_node(RELEASING, 1000), "Node"),
+    "node-nominated": PlantedDamage(K.NODE_NOMINATED, on_node(NOMINATED, 1000), "Node"),
+    "thing": PlantedDamage(K.THING, lambda ledger: stray_thing(ledger, 0, "port/TCP/80"), "Node"),
+    "queue-used": PlantedDamage(K.QUEUE_USED, on_queue("used", 5000), "Queue"),
+    "queue-leaving": PlantedDamage(K.QUEUE_LEAVING, on_queue("leaving", 1000), "Queue"),
+    "group-held": PlantedDamage(K.GROUP_HELD, on_group(5), "Job"),
+    "task-without-job": PlantedDamage(K.TASK_WITHOUT_JOB, stray_task, "Node"),
+    "nomination-without-job": PlantedDamage(K.NOMINATION_WITHOUT_JOB, stray_nomination, "Node"),
+    "negative-used": PlantedDamage(K.NEGATIVE, on_node(USED, -8000), "Node"),
+    "negative-capacity": PlantedDamage(K.NEGATIVE, on_node(ALLOCATABLE, -9000), "Node"),
+    "negative-use-by-others": PlantedDamage(K.NEGATIVE, on_node(OBSERVED, -1), "Node"),
+    "negative-queue": PlantedDamage(K.NEGATIVE, on_queue("used", -8000), "Queue"),
+    "negative-group": PlantedDamage(K.NEGATIVE, on_group(-1), "Job"),
+    "negative-counter": PlantedDamage(K.NEGATIVE, negative_counter, ""),
 }
 
 
@@ -135,7 +135,7 @@ def totals(snapshot: Snapshot) -> Any:
     return nodes, things, snapshot.queues, snapshot.jobs, snapshot.tasks, snapshot.nominations
 
 
-async def alarm(service: Running, case: Case) -> str:
+async def alarm(service: Running, case: PlantedDamage) -> str:
     """Wait for the alarm, and return the message in ``/health``."""
     figures = service.service.core.tally.ledger_audit
     deadline = time.monotonic() + PATIENCE
@@ -178,7 +178,7 @@ async def test_damage_raises_the_alarm_and_is_put_right_by_the_next_leader(
         await ledger.close()
 
 
-async def damaged(tmp_path: Path, url: str, case: Case, ledger: RedisLedger) -> None:
+async def damaged(tmp_path: Path, url: str, case: PlantedDamage, ledger: RedisLedger) -> None:
     kubelets = LocalCluster(speedup=1e-6)
     async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"), node("n1"), job("a", 3))

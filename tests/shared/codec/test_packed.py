@@ -22,16 +22,16 @@ class Leaf(Packed, frozen=True):
             raise ValueError("it has no name")
 
 
-class Tree(Packed, frozen=True):
+class PackedTree(Packed, frozen=True):
     jid: Count
     seconds: Finite
     leaves: list[Leaf]
     note: str = ""
 
 
-TREE = Tree(7, 1.5, [Leaf("a", [0, 2**32 - 1])], "x")
+TREE = PackedTree(7, 1.5, [Leaf("a", [0, 2**32 - 1])], "x")
 FIELDS = [7, 1.5, [["a", [0, 2**32 - 1]]], "x"]
-CODEC = Codec(b"tree", Tree)
+CODEC = Codec(b"tree", PackedTree)
 
 
 def test_a_value_is_the_array_of_its_fields_behind_a_seal() -> None:
@@ -102,7 +102,7 @@ class Plain:
 
 
 def test_replace_takes_both_kinds_of_frozen_classes() -> None:
-    assert replace(TREE, jid=8) == Tree(8, 1.5, TREE.leaves, "x")
+    assert replace(TREE, jid=8) == PackedTree(8, 1.5, TREE.leaves, "x")
     assert replace(Plain(1), a=3) == Plain(3)
     with pytest.raises(TypeError):
         replace(TREE, unknown=1)  # type: ignore[call-arg]

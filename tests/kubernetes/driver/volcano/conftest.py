@@ -35,7 +35,7 @@ tiers:
 
 
 @dataclass(slots=True)
-class Cluster:
+class VolcanoSurroundings:
     """The programs that run beside Quadrant."""
 
     kubelets: HollowKubelets
@@ -43,9 +43,11 @@ class Cluster:
 
 
 @pytest_asyncio.fixture
-async def volcanos(cluster: ApiClient, control_plane: ControlPlane) -> AsyncIterator[Cluster]:
+async def volcanos(
+    cluster: ApiClient, control_plane: ControlPlane
+) -> AsyncIterator[VolcanoSurroundings]:
     await install_volcano(cluster)
-    parts = Cluster(HollowKubelets(cluster), GroupPhases(cluster))
+    parts = VolcanoSurroundings(HollowKubelets(cluster), GroupPhases(cluster))
     await parts.kubelets.join(["n1", "n2"], ROOM)
     with beside(control_plane, volcano(control_plane)):
         async with asyncio.TaskGroup() as group:

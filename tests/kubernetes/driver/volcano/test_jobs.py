@@ -8,7 +8,7 @@ import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
 from tests.kubernetes.driver.harness import Followed, until
-from tests.kubernetes.driver.volcano.conftest import ROOM, Cluster
+from tests.kubernetes.driver.volcano.conftest import ROOM, VolcanoSurroundings
 from tests.kubernetes.driver.volcano.objects import (
     DONE,
     EVENTS,
@@ -34,7 +34,9 @@ that nobody provides."""
 
 
 async def test_every_example_runs_to_its_end(
-    cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
+    cluster: ApiClient,
+    volcanos: VolcanoSurroundings,
+    quadrant: AbstractAsyncContextManager[Followed],
 ) -> None:
     """Their pods are made after the admission of their PodGroup, and not before. Volcano has to
     see a task run that another depends on: an ended one does not count as ready."""
@@ -51,7 +53,9 @@ async def test_every_example_runs_to_its_end(
 
 
 async def test_a_job_waits_for_its_admission_and_its_podgroup_has_each_phase_before_its_end(
-    cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
+    cluster: ApiClient,
+    volcanos: VolcanoSurroundings,
+    quadrant: AbstractAsyncContextManager[Followed],
 ) -> None:
     """It needs a third node. Its queue says what it has, while it has it. Volcano deletes the
     PodGroup of a Job that has ended."""
@@ -73,7 +77,9 @@ async def test_a_job_waits_for_its_admission_and_its_podgroup_has_each_phase_bef
 
 
 async def test_what_volcano_placed_goes_on_and_the_next_job_is_placed_beside_it(
-    cluster: ApiClient, volcanos: Cluster, quadrant: AbstractAsyncContextManager[Followed]
+    cluster: ApiClient,
+    volcanos: VolcanoSurroundings,
+    quadrant: AbstractAsyncContextManager[Followed],
 ) -> None:
     """Volcano's scheduler made its queues, admitted a Job and bound its pods, and was stopped."""
     await cluster.create(*root_and_default())

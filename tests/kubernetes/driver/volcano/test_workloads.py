@@ -15,7 +15,7 @@ from laboratory.local_kubernetes.kubelets import DURATION
 from tests.builders.objects import container, kube_object, queue
 from tests.kubernetes.controllers import beside, kubernetes
 from tests.kubernetes.driver.harness import Followed, pod, until
-from tests.kubernetes.driver.volcano.conftest import Cluster
+from tests.kubernetes.driver.volcano.conftest import VolcanoSurroundings
 from tests.kubernetes.driver.volcano.objects import GROUPS, PODS, Json
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,7 +28,7 @@ MINIMUM = "scheduling.volcano.sh/group-min-member"
 
 @pytest_asyncio.fixture
 async def running(
-    volcanos: Cluster,
+    volcanos: VolcanoSurroundings,
     control_plane: ControlPlane,
     quadrant: AbstractAsyncContextManager[Followed],
 ) -> AsyncIterator[Followed]:
@@ -83,7 +83,7 @@ async def test_replicas_start_and_those_of_a_larger_number_follow(
 
 
 async def test_replicas_with_a_minimum_start_together_or_not_at_all(
-    cluster: ApiClient, volcanos: Cluster, running: Followed
+    cluster: ApiClient, volcanos: VolcanoSurroundings, running: Followed
 ) -> None:
     """There is room for four of six pods; a third node makes room for all."""
     large = workload("ReplicaSet", "w", 6, template(8))

@@ -17,7 +17,7 @@ from laboratory.cli.bench.bench_options import BenchOptions, BenchSize
 from laboratory.cli.bench.bench_result import (
     BUDGET,
     IDLE_GOAL_PERCENT,
-    Measured,
+    BenchMeasurement,
     bench_result,
     over_budget,
 )
@@ -59,11 +59,13 @@ def test_roles_without_a_budget_share_the_slack() -> None:
     assert over_budget({**within, COORDINATOR: 71.0}) == [COORDINATOR]
 
 
-def measured(name: str, size: Size, events: list[Event], sent: dict[str, float]) -> Measured:
+def measured(
+    name: str, size: Size, events: list[Event], sent: dict[str, float]
+) -> BenchMeasurement:
     shape = SHAPES[name]
     dialect = Dialect.VOLCANO if name in ("basic", "reclaim") else Dialect.KAI
     cpu = [{COORDINATOR: 0.001} for _ in shape.loads]
-    return Measured(shape, size, dialect, cpu, figures_of(events), sent)
+    return BenchMeasurement(shape, size, dialect, cpu, figures_of(events), sent)
 
 
 def job(jid: int, key: str, at: float) -> Event:
@@ -135,7 +137,7 @@ def test_a_promise_is_a_place_where_others_have_to_move_first() -> None:
 
 def test_idle_counts_the_scheduler_alone() -> None:
     cpu = {COORDINATOR: 0.6, cpu_time.WORKERS: 1.2, REDIS: 0.3, RAY: 5.0}
-    measured = Measured(SHAPES["idle"], Size(3, 0), Dialect.KAI, [cpu], figures_of([]), {})
+    measured = BenchMeasurement(SHAPES["idle"], Size(3, 0), Dialect.KAI, [cpu], figures_of([]), {})
     values = bench_result(measured, REPORT)
     assert (values["scheduler_percent"], values["goal_percent"]) == (3.5, IDLE_GOAL_PERCENT)
     assert values["faults"] == ["before: 0 of 105 tasks were bound"]
