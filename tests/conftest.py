@@ -29,7 +29,7 @@ pytest_plugins = ["tests.kubernetes.fixtures", "tests.durations"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _WHOLE_FILE = re.compile(r"^pytestmark = .*\bmark\.all\b", re.MULTILINE)
-"""In a file whose tests are all for ``make test-all`` alone."""
+"""Matches a file of which every test is for ``make test-all`` alone."""
 _WRITTEN_MARKERS = frozenset({"slow", "alone", "thorough"})
 """Markers that a file names itself; the marker ``kubernetes`` comes with a fixture."""
 

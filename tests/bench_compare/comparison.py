@@ -27,7 +27,7 @@ Roles = dict[str, float]
 """Process -> microseconds of processor time a task."""
 
 Figures = dict[str, Roles]
-"""By workload."""
+"""Workload -> its figures."""
 
 Measure = Callable[[Side, str], Figures]
 """Run the bench of one side in one size."""

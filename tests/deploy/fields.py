@@ -1,4 +1,4 @@
-"""Which fields the objects may have, as far as ours use them: a misspelt one is found without an
+"""Fields of the kinds that our objects use: a misspelt one is noticed without an
 API server. Tables of Kubernetes' API 1.29 and later, shortened to what a review let in."""
 
 from __future__ import annotations

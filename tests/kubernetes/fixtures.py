@@ -26,7 +26,7 @@ from tests.kubernetes.servers.build import MISSING, cache_folder, find_binaries
 
 MARKER = "kubernetes"
 FIXTURE = "kubernetes_binaries"
-"""Whatever uses it, also by way of others, gets the marker."""
+"""Tests that use it, directly or through other fixtures, get the marker."""
 WALK = (
     "tests/kubernetes/driver/test_up.py",
     "tests/kubernetes/driver/test_gangs.py",

@@ -103,7 +103,7 @@ def documents() -> Iterator[Named]:
 
 @functools.cache
 def operations() -> Named:
-    """By name: of each kind, and of what is no object."""
+    """Operations by name: those of each kind, and those without an object."""
     import schemathesis
     from schemathesis.core.result import Ok
 

@@ -40,7 +40,7 @@ def test_assigned_devices_annotation_is_read_back(node: Node, devices: Things) -
     assert devices_of_pod(node, marks, PLAIN, NAMES) == devices
 
 
-def test_shares_that_kais_binder_wrote_are_told_by_their_groups() -> None:
+def test_shares_written_by_kais_binder_are_read_by_their_groups() -> None:
     share: Things = (("kai-gpu/1", (WHOLE // 2,)),)
     marks = labels_of(shared_groups(share, "n"))
     assert devices_of_pod(kai_node(), marks, HALF, NAMES) == share

@@ -206,7 +206,7 @@ def test_a_late_report_of_an_earlier_incarnation_means_nothing() -> None:
     assert ends(core, 1, incarnation=1) == [StatusItem(FAILED, VICTIM, [1], [0])]
 
 
-def test_an_end_that_is_told_twice_takes_no_place_from_the_next_incarnation() -> None:
+def test_an_end_reported_twice_takes_no_place_from_the_next_incarnation() -> None:
     """Both were read before the first was recorded; then the task was placed where it had been."""
     core = filled()
     evict(core, 1)

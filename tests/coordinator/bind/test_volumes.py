@@ -149,7 +149,7 @@ async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
         assert state.refused_by == f"node n1: {WITHDRAWN}"
 
 
-async def test_a_bind_whose_claim_is_deleted_gives_its_place_back_and_says_why(
+async def test_a_bind_with_a_deleted_claim_gives_its_place_back_with_a_reason(
     embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flush(embedded_server)

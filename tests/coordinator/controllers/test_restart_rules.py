@@ -1,4 +1,4 @@
-"""Which pods a policy begins anew, how often, and what the next leader makes of it."""
+"""Restart policies: the pods that start again, how often, and the count after a takeover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which volume a claim gets, by Kubernetes' rules."""
+"""The choice of a volume for a claim, by Kubernetes' rules."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
     core.validate()
 
 
-def test_fenced_turns_are_read_anew_once_the_epoch_is_void_and_not_before() -> None:
+def test_fenced_turns_are_read_again_only_after_the_epoch_is_void() -> None:
     """A batch that was refused because a lease ran out may come a second time, after the lease was
     renewed: what is read before the epoch is void does not count."""
     core = coordinator(shards=1)
@@ -148,7 +148,7 @@ def test_a_worker_lost_between_two_parts_is_lost_with_the_turns_of_the_second() 
     core.validate()
 
 
-def test_a_turn_that_no_part_tells_of_is_read_anew_after_the_last() -> None:
+def test_a_turn_missing_from_every_part_is_read_again_after_the_last() -> None:
     core = coordinator(shards=1)
     (send,) = sends(core)
     silent, *others = send.turns
@@ -160,7 +160,7 @@ def test_a_turn_that_no_part_tells_of_is_read_anew_after_the_last() -> None:
     core.validate()
 
 
-def test_idle_sums_follow_binds_that_are_told_before_and_after_their_outcome() -> None:
+def test_idle_sums_follow_binds_reported_before_and_after_their_outcome() -> None:
     core = coordinator(shards=1, jobs=2)
     (send,) = sends(core)
     one, two = send.turns

@@ -216,7 +216,7 @@ def test_observers_are_notified_of_moves_without_a_turn() -> None:
     assert notes.take() == [("moved", 2)]
 
 
-def test_shards_that_are_lost_come_back_and_get_other_nodes_are_told() -> None:
+def test_lost_and_recovered_shards_and_moved_nodes_are_reported() -> None:
     core, notes = coordinator(shards=2)
     assert notes.take() == []  # nobody lost anything by the first start
     core.worker_lost(1)

@@ -33,7 +33,7 @@ def test_a_shuffle_that_was_not_sent_is_over_with_its_worker() -> None:
     assert NOBODY in sent, "the next round examines the shard again"
 
 
-def test_a_budget_is_busy_until_word_of_what_a_shuffle_evicted_has_come() -> None:
+def test_a_budget_is_busy_until_a_shuffles_evictions_are_reported() -> None:
     """It evicts in the name of the victims' own job, which has no turn out."""
     core = examined()
     instructions = step(core, SHUFFLE_SECONDS)

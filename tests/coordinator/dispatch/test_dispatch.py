@@ -110,7 +110,7 @@ def test_turns_that_need_sessions_come_back_in_small_calls() -> None:
     assert d.shards[0].outstanding == 100  # as work it counts as it did
 
 
-def test_a_lost_worker_gives_back_what_it_had_and_what_it_never_got() -> None:
+def test_a_lost_worker_gives_back_sent_and_unsent_turns() -> None:
     d = dispatcher(shards=1, calls_in_flight=1, turns_per_call=1)
     d.route(turn(1), {})
     d.route(turn(2), {})

@@ -1,4 +1,4 @@
-"""Which workers are used, which Ray nodes are left alone, and for how long."""
+"""Workers with another wire format are refused, and their Ray nodes avoided for a while."""
 
 from __future__ import annotations
 

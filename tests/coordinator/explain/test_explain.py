@@ -24,7 +24,7 @@ def adds_up(answer: Item) -> None:
     assert sum(check["count"] for check in nodes["first"]) + nodes["fits"] == nodes["total"]
 
 
-async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
+async def test_a_fragmented_gangs_reason_names_shortage_and_remedy(
     tmp_path: Path, redis_url: str
 ) -> None:
     infer = [{"key": "dedicated", "value": "infer", "effect": "NoSchedule"}]
@@ -174,7 +174,7 @@ async def test_a_placed_job_says_where(tmp_path: Path, redis_url: str) -> None:
     assert pod["job"] == {"kind": "Job", "namespace": "default", "name": "runs"}
 
 
-async def test_without_a_worker_that_answers_the_stored_facts_are_told(
+async def test_without_an_answering_worker_the_stored_facts_are_shown(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
@@ -226,7 +226,7 @@ async def test_behind_walls_a_gang_that_no_shard_could_ever_hold(
     assert explanation["nodes"]["first"][0]["kind"] == "foreign"
 
 
-async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
+async def test_a_lone_pod_is_its_own_job_and_a_member_is_reported_with_its_group(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:

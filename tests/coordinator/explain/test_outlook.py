@@ -41,7 +41,7 @@ def test_each_role_is_counted() -> None:
     )
 
 
-def test_figures_of_the_queue_and_those_above_in_what_is_asked_for() -> None:
+def test_figures_of_the_queue_and_its_parents_for_requested_resources() -> None:
     world, state = world_of(
         node("n0"),
         queue("top", capability={"cpu": "8", "example.com/chip": "3"}),

@@ -283,7 +283,7 @@ async def _facts(service: Running) -> dict[str, Any]:
     }
 
 
-async def test_more_questions_than_can_be_answered_are_told_to_come_again() -> None:
+async def test_questions_beyond_the_limit_are_refused_with_a_retry_time() -> None:
     inquiries = Inquiries(shards=None, at_once=2)  # type: ignore[arg-type]
     with inquiries.turnstile(), inquiries.turnstile():
         with pytest.raises(Problem) as refused, inquiries.turnstile():
@@ -314,7 +314,7 @@ async def test_a_body_that_cannot_be_read_is_the_senders_mistake(
     assert report["kind"] == ("Plan" if status == 200 else "Status")
 
 
-async def test_a_job_that_exists_is_planned_for_what_is_not_placed_yet(
+async def test_a_plan_of_an_existing_job_covers_its_unplaced_tasks(
     tmp_path: Path, redis_url: str
 ) -> None:
     def members(count: int) -> list[Item]:

@@ -23,7 +23,7 @@ EXPLAIN = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/waits/explain
 
 
 @pytest.mark.slow
-async def test_workers_in_other_processes_answer_and_one_that_is_gone_is_told(
+async def test_workers_in_other_processes_answer_and_a_missing_one_is_reported(
     short_dir: Path,
 ) -> None:
     settings = load_settings(run_dir=short_dir, shards=1)

@@ -248,7 +248,7 @@ def test_a_nominated_job_names_the_nodes_it_waits_for() -> None:
     assert "n1" in verdict.message
 
 
-def test_not_looked_at_yet_and_waiting_for_its_turn_are_told_apart() -> None:
+def test_not_looked_at_yet_and_waiting_for_its_turn_are_different_reasons() -> None:
     core = Coordinator(order(nodes=4, window=1), Dispatcher(1))
     core.admitted(Changes(classes={0: ONE}, jobs=[job(1)]))
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION

@@ -55,7 +55,7 @@ async def words(service: Running, name: str) -> dict[str, Any]:
     }
 
 
-async def test_a_gang_that_no_rack_holds_is_told_so_and_what_would_help(
+async def test_a_gang_larger_than_every_rack_gets_that_reason_and_a_remedy(
     tmp_path: Path, redis_url: str
 ) -> None:
     policy = tmp_path / "policy.yaml"
@@ -113,7 +113,7 @@ async def test_pods_that_keep_apart_are_counted_by_what_keeps_them(
     assert "2 didn't match pod anti-affinity rules" in explanation["message"]
 
 
-async def test_a_selector_whose_nodes_are_full_and_one_whose_nodes_are_small(
+async def test_a_selector_with_full_nodes_and_one_with_small_nodes(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:

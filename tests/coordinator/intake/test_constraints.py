@@ -185,7 +185,7 @@ def test_mistakes_are_named(spec: dict[str, Any], field: str, remedy: str) -> No
 
 
 def test_the_class_says_who_never_evicts(bench: Bench) -> None:
-    """By the pod itself, or else by its priority class; that cannot change."""
+    """The pod's own field decides, or else its priority class, which cannot change."""
     bench.take(priority_class("meek", preemptionPolicy="Never"))
     bench.take(
         pod("a"),

@@ -149,7 +149,7 @@ def test_a_job_is_not_forgotten_while_a_refused_bind_may_still_be_carried_out() 
     assert step(core, 1e6) == []
 
 
-def test_a_late_bind_starts_nothing_once_the_cluster_was_told() -> None:
+def test_a_late_bind_starts_nothing_after_its_pod_was_deleted() -> None:
     core, cluster = coordinator(job(1, count=2)), LocalCluster()
     request = BindRequests(["1.0"], ["u1"], ["default/p"], ["n0"], [None])
     refused(core)

@@ -356,7 +356,7 @@ def test_elastic_members_beyond_the_minimum_break_no_gang() -> None:
 # --- what is told -----------------------------------------------------------------------------
 
 
-def test_a_parked_job_is_told_as_what_it_is_and_who_refused_last() -> None:
+def test_a_parked_jobs_message_names_its_state_and_the_last_refusal() -> None:
     core = coordinator(shards=1, jobs=1)
     state = core.order.jobs[0]
     state.refusals = ATTEMPTS - 1

@@ -42,7 +42,7 @@ async def many_of_each(desk: Desk) -> None:
     await desk.record(*(StatusItem(TaskState.BOUND, 10 + i, [0], [i]) for i in range(MANY)))
 
 
-async def test_portions_of_an_entry_are_the_entry_without_what_no_total_depends_on(
+async def test_portions_of_an_entry_leave_out_only_fields_that_no_total_uses(
     desk: Desk,
 ) -> None:
     ledger = server_of(desk)

@@ -103,7 +103,7 @@ def test_a_wait_after_its_pod_was_placed_does_not_concern_that_pod() -> None:
     assert reasons_of == {"j-w-0": ["Scheduled"], "j-w-1": ["FailedScheduling"]}
 
 
-def test_why_a_gang_waits_is_told_once_however_often_it_is_tried() -> None:
+def test_a_gangs_reason_is_reported_once_for_all_attempts() -> None:
     world = World()
     world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
     for _ in range(3):

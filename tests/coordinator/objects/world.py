@@ -104,7 +104,7 @@ class World:
         return obj
 
     def names(self, kind: str, namespace: str | None = None, limit: int = 3) -> list[str]:
-        """By pages."""
+        """Names of all objects, read page by page."""
         result, after = [], ""
         while True:
             page = self.objects.list(KIND[kind], namespace=namespace, after=after, limit=limit)

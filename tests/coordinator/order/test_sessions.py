@@ -299,7 +299,7 @@ def test_a_lost_turns_evictions_hold_the_budget_until_reported(evicted: bool) ->
 
 
 @pytest.mark.parametrize("beside", [[], [7]])
-def test_a_lost_shuffle_keeps_the_budgets_of_those_in_whose_name_it_evicted(
+def test_a_lost_shuffle_keeps_its_budgets_until_its_evictions_are_reported(
     beside: list[int],
 ) -> None:
     """Also where that job's own turn was lost with it."""
@@ -391,7 +391,7 @@ def test_a_refused_task_is_placed_again_while_its_gang_awaits_backfill() -> None
     o.validate()
 
 
-def test_an_evicted_gang_is_placed_again_whose_last_member_waited_for_backfill() -> None:
+def test_an_evicted_gang_is_placed_again_when_its_last_member_needs_backfill() -> None:
     o = contending()
     waits_for_backfill(o)
     o.task_changed(2, TaskState.RUNNING, [0, 1, 2], [0] * 3)

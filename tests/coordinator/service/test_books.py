@@ -50,7 +50,7 @@ async def audited(core: Coordinator, meanwhile: Callable[[], object]) -> int:
     return await reconciling.audit([VICTIM])
 
 
-async def test_older_records_do_not_take_back_an_eviction_that_is_told_meanwhile() -> None:
+async def test_older_records_do_not_undo_an_eviction_reported_meanwhile() -> None:
     core = running()
     assert await audited(core, lambda: evict(core, 1)) == 0
     assert core.order.jobs[VICTIM].evicted == {1}
@@ -64,7 +64,7 @@ async def test_books_that_nothing_changes_meanwhile_follow_the_ledger() -> None:
     assert core.order.jobs[VICTIM].evicted == set()
 
 
-async def test_records_are_read_again_where_an_eviction_is_told_meanwhile() -> None:
+async def test_records_are_read_again_after_an_eviction_reported_meanwhile() -> None:
     """A lost turn's job is read anew, and the bind stream tells of a victim before the answer."""
     core, read = running(), 0
 

@@ -169,7 +169,7 @@ def test_a_first_start_with_a_bad_file_is_refused(tmp_path: Path, file: Path) ->
         PolicyFollower(load_settings(run_dir=tmp_path, policy=file))
 
 
-def test_a_coordinator_that_comes_back_goes_on_with_what_counted(
+def test_a_returning_coordinator_goes_on_with_the_counted_amounts(
     tmp_path: Path, follower: PolicyFollower, file: Path
 ) -> None:
     file.write_text(LAX)

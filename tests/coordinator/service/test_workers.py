@@ -140,7 +140,7 @@ async def test_a_worker_with_several_calls_under_way_is_lost_once(
         assert len(workers.epochs) == 2
 
 
-async def test_work_whose_answer_was_lost_is_found_in_the_ledger_and_not_done_again(
+async def test_work_with_a_lost_answer_is_read_from_the_ledger_and_not_repeated(
     tmp_path: Path, workers: BrittleShards
 ) -> None:
     async with brittle(workers, tmp_path, shards=2) as service:

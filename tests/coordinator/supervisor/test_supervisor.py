@@ -68,7 +68,7 @@ def alive(pid: int) -> bool:
 
 
 def left(pids: set[int], *, within: float = 0.0) -> set[int]:
-    """Which of these processes still run, after waiting for their end."""
+    """The processes that still run, after waiting for their end."""
     deadline = time.monotonic() + within
     while (result := {pid for pid in pids if alive(pid)}) and time.monotonic() < deadline:
         time.sleep(0.05)

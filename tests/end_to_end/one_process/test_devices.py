@@ -150,7 +150,7 @@ async def test_no_device_is_over_with_four_shards(
 
 
 async def test_a_victim_gives_its_device_away(redis_url: str, tmp_path: Path) -> None:
-    """By the sums of the nodes nothing is short: one of two devices of 600 each has to become
+    """The nodes' sums have room for it: one of two devices of 600 each has to become
     free, and whoever is evicted for it is not bound again."""
     policy = tmp_path / "policy.yaml"
     preempts = POLICY.replace("backfill", "preempt, backfill")
@@ -185,7 +185,7 @@ async def shown_pods(http: aiohttp.ClientSession, service: Running) -> list[Item
     return items
 
 
-async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
+async def test_the_next_leader_knows_device_owners_and_declared_devices(
     redis_url: str, tmp_path: Path
 ) -> None:
     """Also of a ledger from before nodes declared their devices."""

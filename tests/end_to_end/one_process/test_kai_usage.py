@@ -103,7 +103,7 @@ async def test_own_samples_correct_the_shares_and_outlive_their_leader(
         assert float(line.split()[1]) > 0.9
 
 
-async def test_prometheus_corrects_the_shares_and_its_silence_is_told(
+async def test_prometheus_corrects_the_shares_and_its_silence_is_reported(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     flush(embedded_server)

@@ -184,7 +184,7 @@ def late_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("late_claims")
-async def test_no_device_is_given_twice_while_the_watch_tells_what_claims_were(
+async def test_no_device_is_allocated_twice_while_the_watch_lags(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     """The books have what was written into a claim before the watch tells of it, and the watch

@@ -170,7 +170,7 @@ async def _reason(quadrant: Followed, pod: str) -> str:
     return messages[0] if messages else ""
 
 
-async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
+async def test_a_job_that_waits_for_a_victim_gets_the_victims_name(
     quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner's finalizer stays, and no kubelet stops it."""

@@ -39,7 +39,7 @@ async def _allocated(cluster: ApiClient, expected: dict[str, Json]) -> bool:
     return found == expected
 
 
-async def test_default_and_root_are_created_and_parents_have_what_is_below_them(
+async def test_default_and_root_are_created_and_parents_sum_up_their_children(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     await install(cluster, *VOLCANO)

@@ -133,7 +133,7 @@ async def provision(cluster: ApiClient, name: str, at: str) -> None:
     await bind(cluster, name, f"pvc-{uid}")
 
 
-async def test_a_provisioner_is_told_the_node_and_the_pod_is_bound_after_it(
+async def test_a_provisioner_gets_the_node_and_the_pod_is_bound_afterwards(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     """A gang of two; a pod without volumes does not wait with them."""

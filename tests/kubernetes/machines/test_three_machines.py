@@ -155,7 +155,7 @@ def test_a_machine_is_cut_off_the_head_is_killed_a_machine_is_pulled(stage: Mach
 
 
 def judge(stage: MachinesStage) -> None:
-    """By the checker, and by what the API server itself wrote down."""
+    """Assert that the checker and the API server's audit log find nothing wrong."""
     history = stage.cluster.history
     report = check(history, closed=True)
     assert report.ok, [str(violation) for violation in report.violations]

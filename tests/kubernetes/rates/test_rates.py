@@ -29,7 +29,7 @@ def runs(binaries: Binaries, *options: str | Path) -> dict[str, dict[str, Any]]:
     return {run["scheduler"]: run for run in json.loads(result.stdout)["runs"]}
 
 
-def test_gangs_that_wait_are_bound_and_the_cost_of_each_process_is_told(
+def test_waiting_gangs_are_bound_and_the_cost_of_each_process_is_shown(
     kubernetes_binaries: Binaries,
 ) -> None:
     run = runs(kubernetes_binaries, "--gang", "10")["quadrant"]

@@ -44,7 +44,7 @@ PROGRAMS = {
 """Name -> part of the command line."""
 
 
-class Tree:
+class ProcessTree:
     """A run with a standby, looked after by its keeper."""
 
     def __init__(self, parts: Supervisor, messages: list[str], killed: list[int]) -> None:
@@ -109,7 +109,7 @@ def _pod(name: str) -> dict[str, Any]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tree() -> AsyncIterator[Tree]:
+async def tree() -> AsyncIterator[ProcessTree]:
     """A tree for each blow: the supervisor gives up a process that dies five times in a minute."""
     messages: list[str] = []
     with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as path:
@@ -127,7 +127,7 @@ async def tree() -> AsyncIterator[Tree]:
             keeping = group.create_task(keeper.run())
             async with BulkClient(parts.url) as api:
                 await api.submit(_list(*node_items(ClusterShape(nodes=4, units=8))))
-            yield Tree(parts, messages, killed)
+            yield ProcessTree(parts, messages, killed)
             keeping.cancel()
 
 
@@ -148,7 +148,9 @@ BLOWS = [
 
 
 @pytest.mark.all
-async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(tree: Tree) -> None:
+async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(
+    tree: ProcessTree,
+) -> None:
     [killed] = tree.killed
     assert (await tree.until_whole())["cluster"] != killed
     await tree.until_placed()
@@ -159,7 +161,9 @@ async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(tree:
     [pytest.param(*blow, marks=[] if blow in SHORT else [pytest.mark.thorough]) for blow in BLOWS],
     ids=[f"{name.replace(' ', '-')}-{number.name}" for name, number in BLOWS],
 )
-async def test_pods_are_placed_again_after(tree: Tree, name: str, number: signal.Signals) -> None:
+async def test_pods_are_placed_again_after(
+    tree: ProcessTree, name: str, number: signal.Signals
+) -> None:
     pids = await tree.until_whole()
     os.kill(pids[name], number)
     if number is STOP:

@@ -207,7 +207,7 @@ def test_under_a_kai_policy_everything_is_said_in_its_words(seed: int) -> None:
 
 
 def test_one_seed_in_four_evicts() -> None:
-    """By its policy from the start, and by each that follows."""
+    """Its first policy evicts, and so does each that follows."""
     for seed in range(8):
         drawn = [draw_policy(Random(seed), evicting=evicts(seed))]
         steps = islice(load(seed).steps(), 300)

@@ -106,7 +106,7 @@ def test_a_pod_missing_from_a_new_list_is_lost() -> None:
     assert list(history.end_list(3.0)) == []
 
 
-def test_a_new_list_tells_who_is_gone_before_who_came_in_its_place() -> None:
+def test_a_new_list_reports_removals_before_their_replacements() -> None:
     history = PodHistory()
     event_kinds(history, ("Running", False))
     history.begin_list()

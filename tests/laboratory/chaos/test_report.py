@@ -46,7 +46,7 @@ def test_reports_add_up() -> None:
     assert result["recovery_s"]["worker"] == {"max": 6.001, "median": 2.0}
 
 
-def test_violations_are_told_with_seed_and_promise_and_all_are_counted() -> None:
+def test_violations_are_shown_with_seed_and_promise_and_all_are_counted() -> None:
     report = good()
     report.violation(promise=1, message="task 3.0 is bound twice", seed=7)
     assert not report.ok

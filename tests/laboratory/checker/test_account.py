@@ -250,7 +250,7 @@ def test_a_task_on_a_node_that_is_not_known_is_not_adopted(tmp_path: Path) -> No
 
 
 def test_a_best_effort_member_that_failed_is_taken_away_once(tmp_path: Path) -> None:
-    """As it fails, and not once more as the job is stored again: two of three are enough then."""
+    """Its failure counts once, and not again when the job is stored with two of three members."""
     story = Story()
     roles = [[GPU_TASK, 0, 2, 0], [BEST_EFFORT, 2, 2, 0]]
     story.job(1, 4, minimum=3, roles=roles)

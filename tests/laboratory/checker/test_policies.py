@@ -1,4 +1,4 @@
-"""Which policies a worker's commits may follow."""
+"""Policies that a worker's commits may follow."""
 
 from __future__ import annotations
 

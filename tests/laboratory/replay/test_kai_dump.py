@@ -205,7 +205,7 @@ def test_past_usage_of_queues_counts_only_if_the_policy_enables_it() -> None:
     assert of_blue("actions: allocate", usage) == {2}
 
 
-def test_a_dump_without_objects_of_the_dialect_is_refused_with_what_is_missing() -> None:
+def test_a_dump_without_objects_of_the_dialect_is_refused_and_the_missing_kinds_named() -> None:
     kais = objects(GANG["cluster"])
     with pytest.raises(RecordError, match=r"2 Queues.*give a policy of KAI's with --policy"):
         case(

@@ -63,7 +63,7 @@ def test_a_resource_of_nodes_counts_as_before(name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_queue_that_names_what_only_quotas_count_is_open_for_all(form: str) -> None:
+def test_a_queue_with_only_quota_resources_is_open_for_all(form: str) -> None:
     narrow = {"count/pods": "1", "requests.cpu": "1", "limits.cpu": "1"}
     team = queue("default", capability={"cpu": "4", **narrow}, guarantee={"resource": narrow})
     result = decided(form, *cluster(COUNTED, team), under=under("capacity"))

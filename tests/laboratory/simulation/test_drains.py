@@ -45,7 +45,7 @@ def test_a_drain_that_asks_no_budget_is_found(seed: int, monkeypatch: pytest.Mon
     assert "promise 9" in {broken.rule for broken in play(scenario(seed)).broken}
 
 
-def test_a_drain_knows_what_others_evicted_once_it_was_refused_for_that() -> None:
+def test_a_drain_refused_for_an_eviction_of_others_takes_it_into_account() -> None:
     """Before the bind stream has told of it."""
     assert play(scenario(2000739)).broken == []
 

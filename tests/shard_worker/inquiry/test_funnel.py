@@ -183,7 +183,7 @@ def look(
     mode=st.sampled_from([Mode.SOFT, Mode.HARD]),
     data=st.data(),
 )
-def test_every_node_is_counted_once_and_leave_one_out_is_what_brute_force_finds(
+def test_every_node_counts_once_and_leave_one_out_equals_brute_force(
     cluster: list[FunnelNode], cls: TaskClass, mode: Mode, data: st.DataObject
 ) -> None:
     own = data.draw(st.sets(st.integers(0, len(cluster) - 1)))

@@ -71,7 +71,7 @@ def test_checks_that_change_with_what_runs_are_counted_in_the_funnel() -> None:
     assert role.funnel.total == 2 and role.funnel.fits == 1
 
 
-def test_where_no_node_could_ever_take_it_that_is_told_though_all_are_full() -> None:
+def test_a_selector_that_no_node_matches_is_the_reason_even_when_all_are_full() -> None:
     books = Books(CLASSES | {4: replace(cls(1), selector=(("zone", "x"),))})
     job = books.job(4, [-1])
     there = worker(books, 4, 4)

@@ -293,7 +293,7 @@ def test_a_template_claim_and_its_generated_claim_count_once() -> None:
     assert open_to(session, "new-1") == []
 
 
-def test_the_next_world_over_the_same_nodes_knows_what_is_given_away() -> None:
+def test_the_next_world_over_the_same_nodes_knows_allocated_devices() -> None:
     wide = ResourceSlice("w", DRIVER, "w", all_nodes=True, devices=(gpu("w"),))
     template = ResourceClaimTemplate("default", "t", claim("x").requests)
     cluster = with_devices(zones("a", "b"), template, slice_of("n0", gpu("g")), wide)

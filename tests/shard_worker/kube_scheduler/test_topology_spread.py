@@ -71,7 +71,7 @@ def test_too_few_domains_count_as_an_empty_one() -> None:
     assert open_to(session, "three-0") == []
 
 
-def test_domains_that_the_own_affinity_shuts_out_count_only_if_told() -> None:
+def test_domains_excluded_by_own_selector_count_only_when_affinity_is_ignored() -> None:
     cluster = zones("a", "b")
     cluster.job("web", on=["n0"], members=WEB)
     chosen = {"selector": ((ZONE, "a"),)}

@@ -154,7 +154,7 @@ def test_in_hard_mode_nothing_new_is_placed_on_what_moves() -> None:
     assert places(world.place(0, 3, CORES + 1)) == {(0, 1), (1, 1)}
 
 
-def test_in_soft_mode_what_moves_is_another_shards_to_everybody() -> None:
+def test_in_soft_mode_a_moved_node_belongs_to_another_shard_for_everybody() -> None:
     world = BorderWorld(Mode.SOFT)
     world.store(TOLD)
     assert places(world.place(1, 1)) <= {(0, 2), (1, 2)}

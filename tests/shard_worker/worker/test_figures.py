@@ -56,7 +56,7 @@ def test_a_refused_operation_of_a_tail_is_waste_of_one() -> None:
     assert figures.wasted == {"true": 2}
 
 
-def test_a_refused_batch_wastes_all_that_was_placed_also_what_was_not_sent() -> None:
+def test_a_refused_batch_counts_all_placements_as_wasted_and_unsent_ones_too() -> None:
     worker = worker_of(nodes(4))
     worker.on_turns([turn(2, jid=1)], now=NOW)
     worker.on_turns([turn(3, jid=2)], now=NOW)

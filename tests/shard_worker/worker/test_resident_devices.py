@@ -86,7 +86,7 @@ def test_devices_chosen_by_one_shard_are_seen_by_the_other(stage: ResidentsStage
         assert stage.turn(shard, stage.job(1)).reasons == {"no bay is free": ROWS}
 
 
-def test_a_worker_that_starts_again_sees_it_and_what_ended_has_none(stage: ResidentsStage) -> None:
+def test_a_restarted_worker_sees_residents_and_an_ended_task_is_none(stage: ResidentsStage) -> None:
     jobs = [stage.job(1) for _ in range(ROWS * len(SLOTS))]
     for job in jobs:
         stage.turn(0, job)

@@ -59,7 +59,7 @@ def test_a_flat_turn_tells_nodes_levels_scores_and_the_verdict() -> None:
     assert step_of(outcome, TraceStage.COMMIT).text == "committed"
 
 
-def test_each_attempt_after_a_refusal_is_told_with_the_node_that_was_taken() -> None:
+def test_each_attempt_after_a_refusal_names_the_node_that_was_taken() -> None:
     worker = worker_of(nodes(2), limits=WorkerLimits(repairs=1))
     batch = commit_batch(worker.on_turns([replace(turn(1), traced=True)], now=NOW))
     row = batch.statements[0].core[0].rows[0]
@@ -86,7 +86,7 @@ def test_a_turn_without_a_place_tells_why_it_was_discarded() -> None:
     assert step.text.startswith("discarded")
 
 
-def test_a_session_tells_queue_and_prepredicate_and_decides_the_same() -> None:
+def test_a_traced_session_has_queue_and_prepredicate_steps_and_decides_the_same() -> None:
     def run(*, traced: bool) -> tuple[Outcome, list[np.ndarray]]:
         books = Books(CLASSES)
         full(books)
@@ -112,7 +112,7 @@ def test_a_session_tells_queue_and_prepredicate_and_decides_the_same() -> None:
 
 
 @pytest.mark.parametrize("action", ["allocate", "backfill"])
-def test_a_session_without_victims_tells_whether_the_queue_takes_the_task(action: str) -> None:
+def test_a_session_without_victims_reports_the_queues_decision(action: str) -> None:
     books = Books(CLASSES)
     mine = books.job(0, [-1, -1])
     stage = SessionStage(books)

@@ -135,7 +135,7 @@ async def test_two_that_preempt_at_once_never_take_the_same_victim(stage: Conten
     assert all(tasks[t].by == one.jid for t in leaving)
 
 
-async def test_told_of_the_first_the_second_finds_no_victim_that_the_gang_can_spare(
+async def test_after_the_first_eviction_the_second_preemptor_finds_no_surplus_victim(
     stage: ContendingStage,
 ) -> None:
     one, two = stage.high

@@ -124,7 +124,9 @@ async def test_a_gang_in_part_may_go_on_leaving_alone(desk: Desk) -> None:
     assert verdict(await desk.commit(evicting(in_part)))[0] is V.COMMITTED
 
 
-async def test_members_that_have_ended_may_stay_and_nobody_who_came_since(desk: Desk) -> None:
+async def test_an_eviction_of_a_whole_gang_may_leave_ended_members_but_no_new_one(
+    desk: Desk,
+) -> None:
     """Seed 81570: a worker evicts all of a gang that runs, two of which have ended well. Another
     one placed a member meanwhile, which would be left alone."""
     await desk.store(job(VICTIM, Group(-1, 5)), job(WINNER))

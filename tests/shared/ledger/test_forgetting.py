@@ -66,7 +66,7 @@ async def test_the_log_holds_only_the_keys_of_documents(desk: Desk) -> None:
     assert sorted(entry.documents) == ["Node//n", POD]
 
 
-async def test_documents_alone_change_and_go_and_the_log_tells_which(desk: Desk) -> None:
+async def test_documents_change_and_go_alone_and_the_log_names_them(desk: Desk) -> None:
     tail = await desk.ledger.log_tail()
     first = batch(desk, documents={POD: b"one", "Node//n": b"two"})
     await desk.ledger.store(first)

@@ -215,7 +215,7 @@ async def test_no_commit_after_the_end_of_its_lease(place: LeaseLedger) -> None:
     assert (await desk.ledger.commit(late)).verdict is V.COMMITTED
 
 
-async def test_a_batch_answered_before_is_not_told_after_the_end_of_its_lease(
+async def test_an_answered_batch_is_fenced_after_the_end_of_its_lease(
     place: LeaseLedger,
 ) -> None:
     """The gate comes before the window: who lost the shard learns it at once."""

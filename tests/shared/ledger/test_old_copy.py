@@ -100,7 +100,7 @@ async def test_claims_in_an_old_copy_do_not_hide_what_it_lacks(place: CopiedLedg
     assert await ledger.log_tail() == before
 
 
-async def test_a_copy_that_somebody_accepted_is_still_old_to_who_saw_more(
+async def test_an_accepted_copy_is_still_old_to_a_reader_ahead_of_it(
     place: CopiedLedger,
 ) -> None:
     """Its log ends later than the one that was lost, and what was seen in that is not in it."""

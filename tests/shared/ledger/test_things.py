@@ -146,7 +146,7 @@ async def test_observed_usage_counts_and_unnamed_things_keep_theirs(desk: Desk) 
     assert await things(desk, 77) == {}
 
 
-async def test_a_task_that_is_adopted_takes_its_port_along_beyond_what_there_is(
+async def test_an_adopted_task_takes_its_port_even_when_none_is_free(
     desk: Desk,
 ) -> None:
     await desk.store(job(7), job(8))

@@ -151,7 +151,7 @@ def test_another_version_is_all_that_is_wrong_where_the_rest_is_right() -> None:
     assert (refusal.message, refusal.more) == ("unknown; write batch.volcano.sh/v1alpha1", ())
 
 
-def test_how_many_are_told_is_bounded_and_a_large_object_is_read_once() -> None:
+def test_the_number_of_reported_mistakes_is_bounded_and_a_large_object_is_read_once() -> None:
     item = good()
     item["spec"] |= {f"odd{number}": number for number in range(50)}
     refusal = parse(item)

@@ -62,7 +62,7 @@ def test_each_resource_is_compared_by_itself() -> None:
     assert used.amounts == (("cpu", 4000), ("memory", 8))
 
 
-def test_an_infeasible_resize_does_not_take_what_no_node_can_resize() -> None:
+def test_an_infeasible_resize_keeps_the_amount_of_unresizable_resources() -> None:
     spec = {"containers": [container(**{"cpu": "16", "example.com/card": "2"})]}
     reported = {"containerStatuses": [status(allocated="2")], **INFEASIBLE}
     assert usage(spec, reported).amounts == (("cpu", 2000), ("example.com/card", 2000))

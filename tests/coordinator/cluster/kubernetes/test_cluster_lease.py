@@ -164,7 +164,7 @@ def test_without_a_name_nothing_is_waited_for() -> None:
     assert (names.held, names.why) == (True, "")
 
 
-async def test_the_ledger_that_had_it_before_is_known_until_what_it_sent_is_void() -> None:
+async def test_the_previous_ledger_is_remembered_until_it_is_settled() -> None:
     server = OneLease()
     first, other, successor = server.of("a"), server.of("b"), server.of("b")
     await first.look()

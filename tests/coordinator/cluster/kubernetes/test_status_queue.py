@@ -24,7 +24,7 @@ def take_all(queue: Queue, now: float = 0.0) -> list[str]:
     return keys
 
 
-def test_gangs_come_first_and_within_an_importance_who_changed_first() -> None:
+def test_gangs_come_first_and_equal_importance_goes_by_order_of_change() -> None:
     queue = Queue()
     for key, importance in (
         ("event of b", Importance.POD_EVENT),

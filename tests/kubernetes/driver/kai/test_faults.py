@@ -73,7 +73,7 @@ async def test_a_failed_request_whose_deletion_had_no_answer_is_placed_again(
     assert set(await requests(cluster)) == {"a"}
 
 
-async def test_a_cluster_without_kais_definitions_is_told_of_and_waited_for(
+async def test_missing_kai_definitions_are_reported_and_waited_for(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "MISSING_SECONDS", 0.5)

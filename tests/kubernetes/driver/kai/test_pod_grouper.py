@@ -46,7 +46,7 @@ PYTORCH = kube_object(
 async def quadrant(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
-    """Beside KAI's pod grouper and Kubernetes' controllers. A pod waits for its group."""
+    """Quadrant beside KAI's pod grouper and Kubernetes' controllers. A pod waits for its group."""
     await install(cluster, PYTORCH)
     await cluster.create(priority_class("train", 50))
     kubeconfig = control_plane.admin.kubeconfig

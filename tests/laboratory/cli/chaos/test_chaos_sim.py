@@ -25,7 +25,7 @@ main()
 
 
 @pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.all), "2"])
-def test_an_interrupted_run_ends_with_its_processes_and_tells_which_seeds_are_clean(
+def test_an_interrupted_run_ends_its_processes_and_lists_the_clean_seeds(
     jobs: str,
 ) -> None:
     """On a terminal a bar shows how far it is; Ctrl-C goes to all processes of the terminal."""

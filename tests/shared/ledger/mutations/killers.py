@@ -1,4 +1,4 @@
-"""Which scenario notices that a check is missing, as found when this was written.
+"""Check -> the scenario that noticed its removal when this was written.
 
 Only a hint: where it does not notice any more, or a check is not listed, all scenarios are tried.
 """
@@ -101,7 +101,7 @@ KILLERS = {
     "window: meta[1] ~= run -> false": "knowing_the_run_is_not_enough_before_it_is_blessed-0",
     "window: owner[1] ~= epoch -> false": "an_epoch_that_ended_is_refused_whole-0",
     "window: owner[2] and lease_left(owner[2]) <= 0 -> false": (
-        "a_batch_answered_before_is_not_told_after_the_end_of_its_lease-0"
+        "an_answered_batch_is_fenced_after_the_end_of_its_lease-0"
     ),
     "window: window[2] -> false": "a_replay_changes_nothing_and_gets_the_first_answer-0",
     "window: window_top and sequence <= window_top - SEQUENCES -> false": (

@@ -69,7 +69,7 @@ class Scenario:
     name: str
     play: Callable[..., Any]
     wants: str
-    """Which of KNOWN it asks for."""
+    """The fixture of KNOWN that it uses."""
     arguments: dict[str, Any]
 
 

@@ -173,7 +173,7 @@ def test_which_time_ends_a_search(
     assert action.exhausted() is (BudgetBound.ACTION if elapsed >= 100 else None)
 
 
-def test_a_late_job_has_what_is_left_of_the_action_but_its_minimum() -> None:
+def test_a_late_job_gets_the_rest_of_the_action_but_at_least_its_minimum() -> None:
     clock = Hand()
     budgets = SearchBudgets(action=100.0, actions={"preempt": 20.0}, least_of_a_job=3.0)
     action = ActionBudget(budgets, "preempt", clock)
@@ -212,7 +212,7 @@ def test_without_a_clock_only_the_number_of_scenarios_counts() -> None:
         ),
     ],
 )
-def test_people_are_told_which_budget_it_was_and_what_would_help(
+def test_the_message_names_the_budget_and_a_remedy(
     bound: BudgetBound, budgets: SearchBudgets, text: str
 ) -> None:
     reports = told(bound, budgets, action="reclaim", generator="Quick", simulated=7)

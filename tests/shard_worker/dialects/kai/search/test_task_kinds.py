@@ -1,4 +1,4 @@
-"""Which victims are alike for a simulation: those that find a place where the others do."""
+"""Victims that count as equal in a simulation, because they fit on the same nodes."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_shares_decide_anew_after_each_job() -> None:
     assert Listens.heard == ["a", "b"]
 
 
-def test_a_refused_job_holds_up_nobody_and_what_is_let_in_counts() -> None:
+def test_a_refused_job_holds_up_nobody_and_admitted_jobs_count() -> None:
     cluster = Cluster("proportion", "gang", actions=["enqueue"])
     cluster.node("n", cpu=8)
     cluster.queue("q", capability={"cpu": 4})

@@ -306,7 +306,7 @@ class TestDryRun:
             c.job("high", priority=2)
             assert c.run().evicted == [evicted]
 
-    def test_rules_are_told_of_every_step_and_the_world_is_as_before(self) -> None:
+    def test_rules_hear_of_every_step_and_the_world_is_restored(self) -> None:
         reports: list[str] = []
 
         class PreemptWatch:

@@ -130,7 +130,9 @@ def test_room_that_a_gate_keeps_is_for_the_task_behind_it() -> None:
 @pytest.mark.parametrize(
     ("least", "vote"), [(4, PERMIT), (5, REJECT)], ids=["fits", "does not fit"]
 )
-def test_entry_counts_what_others_need_and_not_what_they_borrowed(least: int, vote: int) -> None:
+def test_admission_counts_the_needs_of_others_and_not_their_borrowing(
+    least: int, vote: int
+) -> None:
     """The queue has 10 cores: one job keeps 2 of its 4, another still comes for 4."""
     cluster = cluster_of(cpu=20)
     cluster.queue("q", capability={"cpu": 10})

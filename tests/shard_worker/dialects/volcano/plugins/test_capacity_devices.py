@@ -177,7 +177,7 @@ def test_without_the_switch_no_device_counts() -> None:
     assert room(cluster.open()) == [True]
 
 
-def test_in_an_excerpt_the_totals_count_for_those_who_are_not_in_it() -> None:
+def test_totals_in_an_excerpt_include_jobs_outside_it() -> None:
     cluster = cluster_of({GPU: 3})
     claim(cluster, "two", DeviceAsk("gpu.com", count=2))
     claim(cluster, "held", DeviceAsk("gpu.com", count=2))

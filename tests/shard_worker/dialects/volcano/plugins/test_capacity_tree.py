@@ -70,7 +70,7 @@ def test_root_is_there_without_being_described() -> None:
     assert grow_tree(cluster_with()).trouble == ""
 
 
-def test_root_has_what_the_cluster_has_unless_it_is_to_be_as_written() -> None:
+def test_root_has_the_clusters_amounts_unless_taken_as_written() -> None:
     root = Queue(0, "root", capability=((CPU, 99000),))
     cluster = cluster_with(root, Queue(1, "a", parent=0))
     assert grow_tree(cluster).branches[1].real[CPU] == 16000

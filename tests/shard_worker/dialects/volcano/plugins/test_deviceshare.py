@@ -119,7 +119,7 @@ def waiting_for_a_device(
 
 
 def test_a_victim_gives_its_device_away() -> None:
-    """By the node's sum no room is short: 6,000 of 16,000 are free."""
+    """The node's sum has room, 6,000 of 16,000, but no single device does."""
     result = waiting_for_a_device(5000, 5000, actions=("preempt",))
     assert len(result.evicted) == 1
     assert result.pipelined == {"default/first-0": "a"}
