@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-seen=$(volcano_test "$work/m" <<'GO'
+seen=$(volcano_controller_test "$work/m" <<'GO'
 package finding
 
 import (
@@ -27,13 +27,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
-	vcinformers "volcano.sh/apis/pkg/client/informers/externalversions"
 	_ "volcano.sh/volcano/pkg/controllers/cronjob"
-	"volcano.sh/volcano/pkg/controllers/framework"
 )
 
 var phases = []batch.JobPhase{batch.Failed, batch.Terminated, batch.Aborted}
@@ -75,17 +72,7 @@ func TestFinding(t *testing.T) {
 		objects = append(objects, schedule(phase)...)
 	}
 	kube, volcano := fake.NewSimpleClientset(), vcfake.NewSimpleClientset(objects...)
-	option := &framework.ControllerOption{KubeClient: kube, VolcanoClient: volcano, CronJobWorkerNum: 1,
-		SharedInformerFactory:   informers.NewSharedInformerFactory(kube, 0),
-		VCSharedInformerFactory: vcinformers.NewSharedInformerFactory(volcano, 0)}
-	framework.ForeachController(func(controller framework.Controller) {
-		if controller.Name() == "cronjob-controller" {
-			if err := controller.Initialize(option); err != nil {
-				t.Fatal(err)
-			}
-			go controller.Run(ctx.Done())
-		}
-	})
+	start(ctx, t, "cronjob-controller", kube, volcano)
 	for _, phase := range phases {
 		answer := decision(ctx, t, kube, phase)
 		jobs, err := volcano.BatchV1alpha1().Jobs("ns").List(ctx, metav1.ListOptions{})

@@ -80,11 +80,7 @@ func run(action framework.Action, status api.TaskStatus, pods ...*v1.Pod) []stri
 	}}}, nil)
 	defer world.Close()
 	world.Run([]framework.Action{action})
-	names := []string{}
-	for _, task := range session.Jobs["ns/old"].TaskStatusIndex[status] {
-		names = append(names, task.Name)
-	}
-	return names
+	return tasks(session, status)
 }
 GO
 )

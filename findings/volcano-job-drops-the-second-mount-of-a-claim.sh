@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-seen=$(volcano_test "$work/m" <<'GO'
+seen=$(volcano_controller_test "$work/m" <<'GO'
 package finding
 
 import (
@@ -22,13 +22,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
-	vcinformers "volcano.sh/apis/pkg/client/informers/externalversions"
-	"volcano.sh/volcano/pkg/controllers/framework"
 	_ "volcano.sh/volcano/pkg/controllers/job"
 	"volcano.sh/volcano/pkg/scheduler/util"
 )
@@ -47,17 +44,7 @@ func TestFinding(t *testing.T) {
 	}}
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "ns"}}
 	kube, volcano := fake.NewSimpleClientset(claim), vcfake.NewSimpleClientset(job, util.BuildQueue("q", 1, nil))
-	option := &framework.ControllerOption{KubeClient: kube, VolcanoClient: volcano, WorkerNum: 1, MaxRequeueNum: -1,
-		SharedInformerFactory:   informers.NewSharedInformerFactory(kube, 0),
-		VCSharedInformerFactory: vcinformers.NewSharedInformerFactory(volcano, 0)}
-	framework.ForeachController(func(controller framework.Controller) {
-		if controller.Name() == "job-controller" {
-			if err := controller.Initialize(option); err != nil {
-				t.Fatal(err)
-			}
-			go controller.Run(ctx.Done())
-		}
-	})
+	start(ctx, t, "job-controller", kube, volcano)
 	groups := volcano.SchedulingV1beta1().PodGroups("ns")
 	for ctx.Err() == nil {
 		time.Sleep(100 * time.Millisecond)

@@ -21,7 +21,6 @@ package finding
 
 import (
 	"fmt"
-	"sort"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -84,17 +83,8 @@ func show(capability string) {
 	}, nil)
 	defer world.Close()
 	world.Run([]framework.Action{preempt.New()})
-	victims, promised := []string{}, []string{}
-	for _, job := range session.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Releasing] {
-			victims = append(victims, task.Name)
-		}
-		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			promised = append(promised, task.Name)
-		}
-	}
-	sort.Strings(victims)
-	fmt.Printf("SEEN queue of %s CPUs: evicted %v, promised a node: %v\n", capability, victims, promised)
+	fmt.Printf("SEEN queue of %s CPUs: evicted %v, promised a node: %v\n", capability,
+		tasks(session, api.Releasing), tasks(session, api.Pipelined))
 }
 GO
 )

@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-seen=$(volcano_test "$work/m" <<'GO'
+seen=$(volcano_controller_test "$work/m" <<'GO'
 package finding
 
 import (
@@ -24,13 +24,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	flow "volcano.sh/apis/pkg/apis/flow/v1alpha1"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
-	vcinformers "volcano.sh/apis/pkg/client/informers/externalversions"
-	"volcano.sh/volcano/pkg/controllers/framework"
 	_ "volcano.sh/volcano/pkg/controllers/jobflow"
 )
 
@@ -47,17 +44,7 @@ func TestFinding(t *testing.T) {
 		{Name: "client", DependsOn: &flow.DependsOn{Targets: []string{"server"}, Probe: running}},
 	}}}
 	kube, volcano := fake.NewSimpleClientset(), vcfake.NewSimpleClientset(template("server"), template("client"), jobFlow)
-	option := &framework.ControllerOption{KubeClient: kube, VolcanoClient: volcano, WorkerNum: 1, MaxRequeueNum: -1,
-		SharedInformerFactory:   informers.NewSharedInformerFactory(kube, 0),
-		VCSharedInformerFactory: vcinformers.NewSharedInformerFactory(volcano, 0)}
-	framework.ForeachController(func(controller framework.Controller) {
-		if controller.Name() == "jobflow-controller" {
-			if err := controller.Initialize(option); err != nil {
-				t.Fatal(err)
-			}
-			go controller.Run(ctx.Done())
-		}
-	})
+	start(ctx, t, "jobflow-controller", kube, volcano)
 	jobs := volcano.BatchV1alpha1().Jobs("ns")
 	settle := func(when string, phase batch.JobPhase) {
 		server := &batch.Job{}

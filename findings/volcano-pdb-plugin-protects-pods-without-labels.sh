@@ -73,13 +73,7 @@ func evicted(labels map[string]string, withPlugin bool) []string {
 	session := world.RegisterSession([]conf.Tier{{Plugins: plugins}}, nil)
 	defer world.Close()
 	world.Run([]framework.Action{preempt.New()})
-	names := []string{}
-	for _, job := range session.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Releasing] {
-			names = append(names, task.Name)
-		}
-	}
-	return names
+	return tasks(session, api.Releasing)
 }
 GO
 )

@@ -20,7 +20,6 @@ package finding
 
 import (
 	"fmt"
-	"sort"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -77,14 +76,7 @@ func evicted(names ...string) []string {
 	session := world.RegisterSession([]conf.Tier{tier}, nil)
 	defer world.Close()
 	world.Run([]framework.Action{preempt.New()})
-	victims := []string{}
-	for _, job := range session.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Releasing] {
-			victims = append(victims, task.Name)
-		}
-	}
-	sort.Strings(victims)
-	return victims
+	return tasks(session, api.Releasing)
 }
 GO
 )

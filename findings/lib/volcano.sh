@@ -1,5 +1,6 @@
 # Sourced. `volcano_test FOLDER < TEST` runs a Go test against Volcano's own packages, by its own
-# test helper; the test file begins with `package finding` and has `placed` below.
+# test helper; the test file begins with `package finding`, and has `placed`, `tasks`, `node` and `pod`
+# below. `volcano_controller_test FOLDER < TEST` does so for one of Volcano's controllers, by `start`.
 VOLCANO=v1.14.1
 VOLCANO_APIS=v1.14.0
 
@@ -10,6 +11,7 @@ volcano_test() {
 package finding
 
 import (
+	"sort"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -52,6 +54,18 @@ func placed(name string, builder framework.PluginBuilder, arguments framework.Ar
 	return bound
 }
 
+// tasks are the sorted names of a session's pods that have this status.
+func tasks(session *framework.Session, status api.TaskStatus) []string {
+	names := []string{}
+	for _, job := range session.Jobs {
+		for _, task := range job.TaskStatusIndex[status] {
+			names = append(names, task.Name)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
 func node(name string, labels map[string]string) *v1.Node {
 	return util.BuildNode(name, api.BuildResourceList("8", "8Gi", api.ScalarResource{Name: "pods", Value: "10"}), labels)
 }
@@ -59,8 +73,47 @@ func node(name string, labels map[string]string) *v1.Node {
 func pod(name string) *v1.Pod {
 	return util.BuildPod("ns", name, "", v1.PodPending, api.BuildResourceList("1", "1Gi"), "job", map[string]string{}, map[string]string{})
 }
-
 GO
+  volcano_run "$1"
+}
+
+volcano_controller_test() {
+  mkdir -p "$1"
+  cat >"$1/finding_test.go"
+  cat >"$1/controller_test.go" <<'GO'
+package finding
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
+	vcinformers "volcano.sh/apis/pkg/client/informers/externalversions"
+	"volcano.sh/volcano/pkg/controllers/framework"
+)
+
+// start runs one controller, whose package the test imports, over the objects of two clients in memory.
+func start(ctx context.Context, t *testing.T, name string, kube *fake.Clientset, volcano *vcfake.Clientset) {
+	option := &framework.ControllerOption{KubeClient: kube, VolcanoClient: volcano,
+		WorkerNum: 1, CronJobWorkerNum: 1, MaxRequeueNum: -1,
+		SharedInformerFactory:   informers.NewSharedInformerFactory(kube, 0),
+		VCSharedInformerFactory: vcinformers.NewSharedInformerFactory(volcano, 0)}
+	framework.ForeachController(func(controller framework.Controller) {
+		if controller.Name() == name {
+			if err := controller.Initialize(option); err != nil {
+				t.Fatal(err)
+			}
+			go controller.Run(ctx.Done())
+		}
+	})
+}
+GO
+  volcano_run "$1"
+}
+
+volcano_run() {
   (
     cd "$1"
     export GOFLAGS=-mod=mod
