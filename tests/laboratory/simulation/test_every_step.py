@@ -52,7 +52,14 @@ def _calm(seed: int) -> tuple[Scenario, Counter[str]]:
     return expected, simulation.happened
 
 
-LONG = ("take the leadership", "start workers", "order and place", "bind", "end what was deleted")
+LONG = (
+    "take the leadership",
+    "start workers",
+    "order and place",
+    "bind",
+    "tell",
+    "end what was deleted",
+)
 """One to seven seconds of processor time each: for `make test-all`."""
 
 
