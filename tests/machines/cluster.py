@@ -17,13 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+import pytest
+
+from coordinator.cli.options.failure import EXIT_INTERRUPTED
 from laboratory.local_kubernetes.authority import Authority
 from shared.secrets.secret_file import new_secret, write_secret
 from tests.builders.objects import a_list
-from tests.machines.machine import ENTERING, RAY, Machine, machines
+from tests.machines.machine import RAY, Machine, machines
 
 LEDGER_PORT, RAY_PORT, API_PORT = 6380, 6379, 8080
 START_SECONDS = 180.0
+STOP_SECONDS = 60.0
 CUT_SECONDS = 30.0
 SHARDS = 4
 
@@ -51,6 +56,7 @@ class Cluster:
     ray: dict[str, str]
     """Environment of Ray's processes."""
     _joined: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _up: subprocess.Popen[bytes] | None = None
 
     @property
     def history(self) -> Path:
@@ -121,30 +127,31 @@ class Cluster:
                     os.kill(pid, signal.SIGKILL)
 
     def stop_quadrant(self) -> None:
-        """In order, so that the history is complete."""
-        self.end("coordinator.cli up", with_it="coordinator.c")
+        """Ask `up` to end; it ends all that it started, and so the history is complete."""
+        assert self._up is not None, "Quadrant was not started"
+        assert self.end(self._up) == EXIT_INTERRUPTED, self.logs()
+        left = [command for command in self.head.commands() if "coordinator." in command]
+        assert not left, f"`up` has ended, and has left {left}"
 
-    def end(self, program: str, *, with_it: str = "") -> None:
-        """Ask what has this in its command line on the head to end, and wait until it has.
-        ``with_it``: what ends because of that."""
-        for pid, command in self.head.processes_there():
-            if program in command and not command.startswith(ENTERING):
-                os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + START_SECONDS
-        while any((with_it or program) in line for line in self.head.commands()):
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.2)
+    def end(self, process: subprocess.Popen[bytes]) -> int:
+        """Ask a process on the head to end, wait until it has, and return its exit code."""
+        for inner in psutil.Process(process.pid).children():  # of the command that entered
+            inner.terminate()
+        try:
+            return process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            running = "\n".join(self.head.commands())
+            pytest.fail(
+                f"{process.args!r} has not ended; on the head run\n{running}\n{self.logs()}"
+            )
 
     def begin(self) -> None:
         """Start Quadrant, and wait until every shard has a worker."""
-        self.start_quadrant()
-        self.until(all_up)
-
-    def start_quadrant(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "laboratory.cli", "up"]
-        return self.head.run(
+        self._up = self.head.run(
             [*command, "--listen", f"127.0.0.1:{API_PORT}"], log="up", **self.settings
         )
+        self.until(all_up)
 
     # --- what users do --------------------------------------------------------------------------
 

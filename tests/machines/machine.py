@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 from shutil import which
 
@@ -25,10 +26,11 @@ from shared.die_with_parent import die_with_parent
 
 RAY = "ray"
 """Folder of Ray's files, a private one on each machine."""
-ENTERING = "nsenter"
-"""The command that starts others there: it stays, and ends as they do."""
-NETWORK = "10.77"
-"""Prefix of the namespaces' private addresses: machine N has ``10.77.N.2``."""
+NETWORK = IPv4Address("198.18.0.0")
+"""First of 2**17 addresses that are reserved for tests (RFC 2544)."""
+RUNS, MACHINES, CABLE = 2**13, 4, 4
+"""Runs, by process id, that have other addresses than each other; machines of a run; addresses of a
+cable."""
 
 
 def possible() -> bool:
@@ -51,13 +53,18 @@ class Machine:
 
     @property
     def address(self) -> str:
-        return f"{NETWORK}.{self.number}.2"
+        return str(self._gateway + 1)
 
     @property
     def network(self) -> list[str]:
         """A command that becomes what stands behind it, in the machine's network: it is its
         starter's own child, which :meth:`run` cannot say of a process that has to see others."""
         return ["ip", "netns", "exec", self.name]
+
+    @property
+    def _gateway(self) -> IPv4Address:
+        """The address of our end of the cable."""
+        return NETWORK + CABLE * (os.getpid() % RUNS * MACHINES + self.number) + 1
 
     @property
     def _cable(self) -> str:
@@ -69,13 +76,16 @@ class Machine:
         _run("ip", "netns", "add", self.name)
         _run("ip", "link", "add", self._cable, "type", "veth", "peer", "name", inner)
         _run("ip", "link", "set", inner, "netns", self.name)
-        _run("ip", "addr", "add", f"{NETWORK}.{self.number}.1/30", "dev", self._cable)
+        _run("ip", "addr", "add", f"{self._gateway}/30", "dev", self._cable)
         _run("ip", "link", "set", self._cable, "up")
+        # Of this cable alone: to forward everywhere is not ours to begin, and not to end beside
+        # another run.
+        Path(f"/proc/sys/net/ipv4/conf/{self._cable}/forwarding").write_text("1")
         within = ("ip", "-n", self.name)
         _run(*within, "addr", "add", f"{self.address}/30", "dev", inner)
         _run(*within, "link", "set", "lo", "up")
         _run(*within, "link", "set", inner, "up")
-        _run(*within, "route", "add", "default", "via", f"{NETWORK}.{self.number}.1")
+        _run(*within, "route", "add", "default", "via", str(self._gateway))
         self._boot()
 
     def cut_off(self) -> None:
@@ -144,7 +154,8 @@ class Machine:
         _run("ip", "netns", "del", self.name)
 
     def _within(self, command: Sequence[str | Path]) -> list[str]:
-        target = [ENTERING, "--net", "--pid", "--mount", "--target", str(self._first)]
+        """``nsenter`` stays, and ends as the command does."""
+        target = ["nsenter", "--net", "--pid", "--mount", "--target", str(self._first)]
         return [*target, *map(str, command)]
 
     def _boot(self) -> None:
@@ -174,23 +185,21 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def remove_leftovers() -> None:
-    """Remove the namespaces of runs that were killed: their cables still have our addresses."""
+    """Remove the namespaces of runs that were killed: their cables still have addresses. Another
+    run may be at it, too."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     for name in re.findall(r"^quadrant-\d+-\d+", listed.stdout, re.MULTILINE):
         _, pid, number = name.split("-")
         if not psutil.pid_exists(int(pid)):
             _try("ip", "link", "del", f"qt{int(pid) % 100_000}-{number}")
-            _run("ip", "netns", "del", name)
+            _try("ip", "netns", "del", name)
 
 
 @contextlib.contextmanager
 def machines(count: int, folder: Path) -> Iterator[list[Machine]]:
     """Create machines that reach each other by way of this one."""
-    forward = Path("/proc/sys/net/ipv4/ip_forward")
-    before = forward.read_text()
     remove_leftovers()
     items = [Machine(number, folder) for number in range(1, count + 1)]
-    forward.write_text("1")
     try:
         for machine in items:
             machine.plug_in()
@@ -199,7 +208,6 @@ def machines(count: int, folder: Path) -> Iterator[list[Machine]]:
         for machine in items:
             with contextlib.suppress(subprocess.CalledProcessError):
                 machine.remove()
-        forward.write_text(before)
 
 
 def _run(*command: str) -> None:

@@ -57,8 +57,7 @@ class MachinesStage:
     recorder: subprocess.Popen[bytes]
 
     def complete_history(self) -> None:
-        self.cluster.end("machines.recorder")
-        assert self.recorder.wait(60) == 0, self.cluster.logs()
+        assert self.cluster.end(self.recorder) == 0, self.cluster.logs()
 
 
 @pytest.fixture
