@@ -77,6 +77,19 @@ class BindAnswers:
     has a closed set of reasons: nodes that repeat one are quarantined."""
 
 
+@dataclass(frozen=True, slots=True)
+class StopAnswers:
+    """The cluster's answers to one request to stop tasks. Tasks that are in no list are being
+    stopped, and report their end, or have reported it."""
+
+    never: list[str]
+    """Tasks whose incarnation the cluster never had: it will not accept it later, and will not
+    report on it."""
+    pending: list[str] = field(default_factory=list)
+    """Tasks to ask for again: a budget or another rule of the cluster does not let them go now, or
+    there was no answer about them."""
+
+
 class Phase(IntEnum):
     """Phase of a task that the cluster knows."""
 
@@ -133,22 +146,16 @@ class ClusterTimeout(Exception):
     """The cluster did not answer in time. The effect is unknown, and a retry is safe."""
 
 
-class StopRefused(ClusterTimeout):
-    """The cluster answered: some of these tasks may not be stopped now, for a budget or another
-    rule of its own. They are to be asked for again, for as long as that takes."""
-
-
 class BindsAndReports(Protocol):
     """Cluster methods for binding."""
 
     async def bind(self, requests: BindRequests) -> BindAnswers: ...
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
         """Stop these incarnations of tasks (None: the current one, whichever it is).
 
-        Running ones report RELEASING, then FAILED; incarnations that are over are ignored. Returns
-        the tasks whose incarnation the cluster never had: it will not accept it later, and will not
-        report on it. A retry is harmless. Raises ClusterTimeout, StopRefused.
+        Running ones report RELEASING, then FAILED; incarnations that are over are ignored. A retry
+        is harmless. Raises ClusterTimeout.
         """
         ...
 

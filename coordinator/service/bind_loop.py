@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -26,7 +25,7 @@ from coordinator.bind.binder import (
 )
 from coordinator.bind.status_writer import Recorder
 from coordinator.bind.volume_gate import VOLUME_SECONDS
-from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout, StopRefused
+from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout
 from coordinator.controllers.prebind import PreBind
 from coordinator.controllers.volume_controller import VolumeController
 from coordinator.core.coordinator import Coordinator
@@ -49,7 +48,8 @@ ASK_AGAIN_SECONDS = 0.2
 """Pause before a retry where the cluster did not answer."""
 
 EVICT_AGAIN_SECONDS = 1.0
-"""Pause before a retry where the cluster does not let victims go, as a budget changes by itself."""
+"""Pause before victims are asked for again that the cluster does not let go, as a budget changes by
+itself."""
 
 VOLUME_LOOK_SECONDS = 0.1
 """Pause between two looks at binds that wait for volumes."""
@@ -79,21 +79,16 @@ class HasBindStream(Protocol):
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
 
 
-class Stopped(Enum):
-    """Result of a call that stops tasks."""
-
-    DONE = auto()
-    REFUSED = auto()
-    """Some of them may not be stopped yet."""
-    UNKNOWN = auto()
-    """There was no answer."""
-
-
 class StopRequest(NamedTuple):
     """Tasks (jid, tix) to stop, and the uids of their incarnations."""
 
     tasks: list[tuple[int, int]]
     uids: list[str]
+
+    def select(self, wanted: Callable[[tuple[int, int]], bool]) -> StopRequest:
+        """The part of it about these tasks."""
+        pairs = [pair for pair in zip(self.tasks, self.uids, strict=True) if wanted(pair[0])]
+        return StopRequest([task for task, _ in pairs], [uid for _, uid in pairs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,20 +277,19 @@ class Binding:
 
     async def _evict(self, victims: StopRequest) -> StopRequest:
         """Have the cluster stop evicted incarnations; repeats until it answers. Later incarnations
-        are not affected. One that has ended already is reported anyhow. Returns those that it does
-        not let go yet."""
+        are not affected. One that has ended already is reported anyhow. Returns those to ask for
+        again."""
         remaining = StopRequest([], [])
         at = 0
         while at < len(victims.tasks):
             end = at + DELETE_TASKS
             part = StopRequest(victims.tasks[at:end], victims.uids[at:end])
-            stopped = await self._stop(part)
-            if stopped is Stopped.UNKNOWN:
+            pending = await self._stop(part)
+            if pending is None:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
                 continue
-            if stopped is Stopped.REFUSED:
-                remaining.tasks.extend(part.tasks)
-                remaining.uids.extend(part.uids)
+            remaining.tasks.extend(pending.tasks)
+            remaining.uids.extend(pending.uids)
             at = end
         return remaining
 
@@ -363,27 +357,27 @@ class Binding:
 
     async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
         """Have the cluster end these incarnations of tasks (jid, tix). Those that it never had will
-        not report; they are recorded as failed. Where the cluster does not answer, the coordinator
-        repeats the instruction."""
+        not report; they are recorded as failed. Where the cluster does not answer, or does not let
+        some go, the coordinator repeats the instruction."""
         for at in range(0, len(tasks), DELETE_TASKS):
             end = at + DELETE_TASKS
-            if await self._stop(StopRequest(tasks[at:end], uids[at:end])) is Stopped.UNKNOWN:
+            if await self._stop(StopRequest(tasks[at:end], uids[at:end])) is None:
                 return
 
-    async def _stop(self, victims: StopRequest) -> Stopped:
-        names = [f"{jid}.{tix}" for jid, tix in victims.tasks]
+    async def _stop(self, request: StopRequest) -> StopRequest | None:
+        """One call. Returns the tasks to ask for again; None where there was no answer."""
+        names = [f"{jid}.{tix}" for jid, tix in request.tasks]
         try:
-            never = await self._cluster.delete(names, victims.uids)
-        except StopRefused as error:
-            log.debug("Cluster does not stop tasks yet", why=str(error))
-            return Stopped.REFUSED
+            answers = await self._cluster.delete(names, request.uids)
         except ClusterTimeout as error:
             log.warning("Cluster did not answer", what="delete", error=str(error))
-            return Stopped.UNKNOWN
-        items = self._core.stopped(victims.tasks, victims.uids, read_names(never))
+            return None
+        pending = {*read_names(answers.pending)}
+        stopped = request.select(lambda task: task not in pending)
+        items = self._core.stopped(*stopped, read_names(answers.never))
         if items:
             await self._recorder.record(items)
-        return Stopped.DONE
+        return request.select(lambda task: task in pending)
 
     async def report_forever(self) -> None:
         """Record the cluster's reports; reading the next ones acknowledges the previous."""

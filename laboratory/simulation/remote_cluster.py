@@ -15,6 +15,7 @@ from coordinator.cluster.protocol import (
     Foreign,
     Listed,
     Reports,
+    StopAnswers,
 )
 from coordinator.cluster.simulated.kubelets import Kubelets
 from laboratory.simulation.long_poll import LongPolls
@@ -96,10 +97,11 @@ class RemoteCluster:
             "bind", lambda: self._cluster.bind(requests, number, self._process.now)
         )
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
-        return await self._ask(
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
+        never = await self._ask(
             "stop", lambda: self._kubelets.delete(tasks, self._process.now, uids)
         )
+        return StopAnswers(never)
 
     async def listing(self, token: str) -> Listed:
         return await self._ask("list", lambda: self._kubelets.listing(token))

@@ -38,6 +38,7 @@ from coordinator.cluster.protocol import (
     Listed,
     Phase,
     Reports,
+    StopAnswers,
 )
 from shared.model.storage import Amounts
 
@@ -61,8 +62,9 @@ class PodWrites(Protocol):
 
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers: ...
 
-    async def evict(self, rows: Sequence[PodRow]) -> None:
-        """Have these pods end. Raises ClusterTimeout where that is not certain to happen."""
+    async def evict(self, rows: Sequence[PodRow]) -> list[PodRow]:
+        """Have these pods end. Returns those for which that is not certain: they are to be asked
+        for again. Raises ClusterTimeout."""
         ...
 
     async def close(self) -> None: ...
@@ -238,15 +240,19 @@ class KubernetesCluster:
         self._signal()
         return answers
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
         await self._all_known()
         rows = self.mirror.pods.rows([read_task(name) for name in tasks])
         live = [row for row in rows if row is not None and not row.gone]
+        pending: list[PodRow] = []
         if live:
-            await self._writes.evict(live)
+            pending = await self._writes.evict(live)
             self._signal()
         columns = zip(tasks, rows, strict=True)
-        return [name for name, row in columns if row is None or row.gone]
+        # Beside those that a budget keeps, for as long as it does: a deleted job whose bind was
+        # under way when its leader died has nobody else to end it.
+        never = [name for name, row in columns if row is None or row.gone]
+        return StopAnswers(never, [row.task for row in pending])
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         reports = self.mirror.reports.after(after)

@@ -18,6 +18,7 @@ from coordinator.cluster.protocol import (
     Foreign,
     Listed,
     Reports,
+    StopAnswers,
 )
 from coordinator.cluster.simulated.calls import (
     bind_columns,
@@ -60,8 +61,9 @@ class SocketCluster:
             lambda columns: read_bind_answers(columns, len(requests.tasks)),
         )
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
-        return await self._ask("delete", [tasks, uids], self._timeout, read_deleted)
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
+        never = await self._ask("delete", [tasks, uids], self._timeout, read_deleted)
+        return StopAnswers(never)
 
     async def listing(self, token: str) -> Listed:
         return await self._ask("listing", [token], self._timeout, read_listed)

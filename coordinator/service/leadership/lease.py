@@ -26,6 +26,7 @@ from coordinator.cluster.protocol import (
     Listed,
     Reports,
     RunsTasks,
+    StopAnswers,
 )
 from coordinator.service.leadership.lease_keeper import LeaseKeeper, RunsKeeper
 from shared.ledger.errors import Deposed, LedgerUnavailable
@@ -153,7 +154,7 @@ class LedCluster:
         await self._leadership.surely()
         return await self._cluster.bind(requests)
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
         await self._leadership.surely()
         return await self._cluster.delete(tasks, uids)
 

@@ -168,7 +168,7 @@ async def test_delete(short_dir: Path) -> None:
     with process(short_dir, "--grace=0.01"):
         async with client(short_dir) as cluster:
             await cluster.bind(asking({"1.0": "n0"}, duration=None))
-            assert await cluster.delete(["1.0", "2.0"]) == ["2.0"]
+            assert (await cluster.delete(["1.0", "2.0"])).never == ["2.0"]
             observed = await ended(cluster, 1)
             assert [kind for kind, _, _ in observed] == ["STARTED", "RELEASING", "FAILED"]
             assert (await cluster.bind(asking({"2.0": "n0"}))).answers == [BindAnswer.GONE]

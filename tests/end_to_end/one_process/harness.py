@@ -18,7 +18,14 @@ from typing import Any
 import orjson
 
 from coordinator.cluster.events import MeasuredUsage
-from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
+from coordinator.cluster.protocol import (
+    BindAnswers,
+    BindRequests,
+    Foreign,
+    Listed,
+    Reports,
+    StopAnswers,
+)
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.dispatch.worker_client import WorkerLost
@@ -143,8 +150,8 @@ class DirectCluster:
     async def bind(self, requests: BindRequests) -> BindAnswers:
         return self.kubelets.bind(requests, time.time())
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
-        return self.kubelets.delete(tasks, time.time(), uids)
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
+        return StopAnswers(self.kubelets.delete(tasks, time.time(), uids))
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         deadline = time.monotonic() + wait

@@ -4,7 +4,9 @@ room is held meanwhile."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest_asyncio
 
 from coordinator.cluster.kubernetes.state import leaving as leaving_pods
 from coordinator.cluster.overdue import OverdueObstacle
+from coordinator.service import reconcile_loop
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.identity import Identity
 from tests.builders.objects import priority_class
+from tests.end_to_end.one_process.harness import PATIENCE
 from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
@@ -43,30 +47,39 @@ tiers:
 """
 
 
+Begin = Callable[[str], AbstractAsyncContextManager[Followed]]
+
+
 @pytest_asyncio.fixture
-async def quadrant(
-    cluster: ApiClient,
-    proxied: Identity,
-    redis_url: str,
-    short_dir: Path,
-    tmp_path: Path,
-) -> AsyncIterator[Followed]:
-    """One node, full of four pods of low priority that run; the API server is reached by way of
-    the proxy."""
+async def begin(
+    cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path, tmp_path: Path
+) -> Begin:
+    """Starts the leader of this name. There is one node; the API server is reached by way of the
+    proxy."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     await install_volcano(cluster)
     await cluster.create(node("n1"), priority_class("low", 10), priority_class("high", 1000))
-    async with followed(
-        redis_url, short_dir, cluster, proxied.kubeconfig, policy=policy
-    ) as running:
-        names = [f"low-{i}" for i in range(4)]
-        await cluster.create(*(of_class(name, "low") for name in names))
-        await running.until_bound(*names)
-        for name in names:
-            await cluster.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
-        await until(lambda: running.states()["running"] == 4)
+    return lambda name: followed(
+        redis_url, short_dir / name, cluster, proxied.kubeconfig, policy=policy
+    )
+
+
+@pytest_asyncio.fixture
+async def quadrant(begin: Begin, cluster: ApiClient) -> AsyncIterator[Followed]:
+    """The node is full of four pods of low priority that run."""
+    async with begin("a") as running:
+        await fill(running, cluster)
         yield running
+
+
+async def fill(running: Followed, cluster: ApiClient) -> None:
+    names = [f"low-{i}" for i in range(4)]
+    await cluster.create(*(of_class(name, "low") for name in names))
+    await running.until_bound(*names)
+    for name in names:
+        await cluster.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+    await until(lambda: running.states()["running"] == 4)
 
 
 def of_class(name: str, priority_class: str, **labels: str) -> Json:
@@ -255,3 +268,26 @@ async def test_evictions_that_a_budget_refuses_hold_up_no_binding(
     await until(lambda: writes.counts.evictions >= 8)  # each was asked for, and refused
     await cluster.create(node("n2"), of_class("plain", "low"))
     assert await quadrant.until_bound("plain") == {"plain": "n2"}
+
+
+async def test_a_victim_that_a_budget_keeps_hides_none_that_is_gone(
+    begin: Begin, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader asks for both in one call, and the server goes on to refuse one of them."""
+    # Reconciling would find the other one, after two looks.
+    monkeypatch.setattr(reconcile_loop, "AGAIN_SECONDS", 2 * PATIENCE)
+    urgent = ("urgent-0", "urgent-1")
+    async with begin("a") as first:
+        await fill(first, cluster)
+        await _allow_no_eviction(cluster)
+        await cluster.create(*(of_class(name, "high") for name in urgent))
+        await until(lambda: len(_victims(first)) == 2)
+        gone, stays = _victims(first)
+    await cluster.delete(f"{PODS}/{gone}", gracePeriodSeconds="0")
+    async with begin("b") as second:
+        await until(partial(_bound, second, *urgent))
+        assert stays in await second.nodes_of()
+
+
+async def _bound(quadrant: Followed, *names: str) -> dict[str, str] | None:
+    return await quadrant.nodes_of(*names) or None

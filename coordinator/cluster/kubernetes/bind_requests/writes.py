@@ -87,8 +87,8 @@ class RequestWrites:
         self._book = book
         self._clock = clock
 
-    async def evict(self, rows: Sequence[PodRow]) -> None:
-        await self._writes.evict(rows)
+    async def evict(self, rows: Sequence[PodRow]) -> list[PodRow]:
+        return await self._writes.evict(rows)
 
     async def close(self) -> None:
         await self._writes.close()

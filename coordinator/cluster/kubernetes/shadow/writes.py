@@ -37,12 +37,13 @@ class ShadowWrites:
         self._mirror.decided(row, node)
         return BindAnswer.OK
 
-    async def evict(self, rows: Sequence[PodRow]) -> None:
+    async def evict(self, rows: Sequence[PodRow]) -> list[PodRow]:
         for row in rows:
             if row.node:  # it goes on running: nobody is told to end it
                 self._book.would_evict(row, "for another job, by the policy in force")
             elif row.decided:
                 self._mirror.undecided(row)
+        return []
 
     async def close(self) -> None:
         self._book.close()

@@ -41,7 +41,6 @@ from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
     ClusterTimeout,
-    StopRefused,
 )
 from shared.model.kai_devices import labels_of, received, shared_groups
 from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
@@ -281,28 +280,20 @@ class ApiWrites:
 
     # --- evictions ------------------------------------------------------------------------------
 
-    async def evict(self, rows: Sequence[PodRow]) -> None:
-        """Evict by the eviction subresource, so that disruption budgets count. Some are asked for
-        again: raises ClusterTimeout where there was no answer for one, StopRefused where the server
-        refuses."""
-        unanswered: list[str] = []
-        refused: list[str] = []
+    async def evict(self, rows: Sequence[PodRow]) -> list[PodRow]:
+        """Evict by the eviction subresource, so that disruption budgets count. Returns the pods to
+        ask for again. Raises ClusterTimeout where no write is possible."""
+        pending: list[PodRow] = []
 
         async def one(i: int) -> None:
-            evicted = await self._evict_one(rows[i])
-            if evicted is None:
-                unanswered.append(rows[i].name)
-            elif not evicted:
-                refused.append(rows[i].name)
+            if not await self._evict_one(rows[i]):
+                pending.append(rows[i])
 
         await self.each(deque(i for i, row in enumerate(rows) if not row.leaving), one)
-        if unanswered:
-            raise ClusterTimeout(f"no answer about {len(unanswered)} pods, such as {unanswered[0]}")
-        if refused:
-            raise StopRefused(f"{len(refused)} pods may not be evicted yet, such as {refused[0]}")
+        return pending
 
-    async def _evict_one(self, row: PodRow) -> bool | None:
-        """False: the server refuses; None: it did not answer."""
+    async def _evict_one(self, row: PodRow) -> bool:
+        """False where the server refuses, or did not answer."""
         self.counts.evictions += 1
         body = {
             "apiVersion": "policy/v1",
@@ -313,7 +304,7 @@ class ApiWrites:
         path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/eviction"
         answer = await self._write("POST", path, msgspec.json.encode(body))
         if answer is None:
-            return None
+            return False
         # 404 and 409: that pod is gone, or another has its name.
         over = (HTTPStatus.CREATED, HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
         if answer.code in over:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from coordinator.bind.status_writer import Recorder
-from coordinator.cluster.protocol import BindAnswers, BindRequests, RunsTasks
+from coordinator.cluster.protocol import BindAnswers, BindRequests, RunsTasks, StopAnswers
 from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.leadership.lease_keeper import KeeperThread
 from shared.ledger.errors import Deposed, LedgerUnavailable
@@ -66,9 +66,9 @@ class Told:
         self.binds += 1
         return cast(BindAnswers, None)
 
-    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
         self.deletes += 1
-        return []
+        return StopAnswers([])
 
 
 @pytest.fixture
