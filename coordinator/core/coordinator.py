@@ -58,6 +58,7 @@ from coordinator.intake.changes import Changes
 from coordinator.jobs.counters import CoordinatorTally
 from coordinator.jobs.state import JobState, SchedulingStatus, amounts, note_try
 from coordinator.order.order import Order
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
@@ -399,6 +400,7 @@ class Coordinator:
         """Take up the cluster's answers to binds. Returns what to record."""
         answers = self.victims.answered(plan, answers)
         result = judge_answers(plan, answers)
+        result = replace(result, items=self.victims.ended(result.items))
         if result.elsewhere:
             self.tally.repaired["elsewhere"] += len(result.elsewhere)
             result.items.extend(self.victims.elsewhere(plan, answers, result.elsewhere, self.rows))

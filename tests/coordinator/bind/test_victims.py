@@ -243,6 +243,16 @@ def test_a_late_answer_of_an_earlier_incarnation_means_nothing() -> None:
     assert result.again == result.elsewhere == []
 
 
+def test_a_later_incarnation_that_the_cluster_does_not_have_is_lost() -> None:
+    core = filled()
+    evict(core, 1)
+    ends(core, 1)
+    requests = BindRequests(["1.1"], ["u1~~1"], ["p"], ["n0"], [None])
+    plan = BindPlan(["1-0"], [1], [1], [0], requests)
+    items = core.bind_answered(plan, BindAnswers([BindAnswer.GONE], [""]), 0.0).items
+    assert core.victims.current(items) == [StatusItem(TaskState.LOST, VICTIM, [1], [0])]
+
+
 def test_an_answer_to_an_earlier_stop_means_nothing() -> None:
     core = filled()
     tasks, uids = evict(core, 1)
