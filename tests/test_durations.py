@@ -52,7 +52,7 @@ def test_the_table_is_the_budget_of_each_folder() -> None:
     assert slowest[0] == SOME[2].test
 
 
-def test_the_budget_stands_beside_what_was_taken() -> None:
+def test_the_budget_stands_beside_the_measured_time() -> None:
     lines = comparison(SOME, {"docs": 1.5, "all": 20.0}).splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["4.0", "1.5", "docs"],

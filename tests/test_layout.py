@@ -142,7 +142,7 @@ def test_no_folder_is_a_flat_list_or_a_shell() -> None:
     assert {folder for folder, n in entries.items() if n < 2} == set(SMALL_ON_PURPOSE)
 
 
-def test_top_level_holds_what_it_should() -> None:
+def test_the_top_level_has_the_named_folders() -> None:
     for name in (*ROOMS, "tests", "docs", "docs/decisions", ".ci/run", "Makefile", "README.md"):
         assert (ROOT / name).exists(), name
     for name in ("LICENSE", "CONTRIBUTING.md", "requirements.lock", "requirements-dev.lock"):

@@ -76,7 +76,7 @@ def test_labels_and_environment() -> None:
     assert names <= {f"QUADRANT_{name.upper()}" for name in type(load_settings()).model_fields}
 
 
-def test_the_context_has_what_is_copied_and_no_more() -> None:
+def test_the_build_context_has_the_copied_files_and_no_more() -> None:
     lines = (ROOT / "docker/Dockerfile.dockerignore").read_text().split("\n")
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
@@ -86,7 +86,7 @@ def test_the_context_has_what_is_copied_and_no_more() -> None:
         assert not any(fnmatch.fnmatch(secret, f"{name}*") for name in let_in)
 
 
-def test_the_wheel_is_whole_with_only_what_is_copied(tmp_path: Path) -> None:
+def test_the_wheel_is_whole_with_only_the_copied_files(tmp_path: Path) -> None:
     """Built as the image does it, offline, from a directory that has nothing else."""
     source = tmp_path / "src"
     source.mkdir()

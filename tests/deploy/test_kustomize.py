@@ -334,7 +334,7 @@ def test_commands_exist(objects: Objects) -> None:
                 check_command(container["command"])
 
 
-def test_probes_ask_what_is_there(objects: Objects) -> None:
+def test_probes_name_existing_paths(objects: Objects) -> None:
     for pods in pods_of(objects):
         for container in pods.containers:
             for probe in probes_of(container):

@@ -73,7 +73,7 @@ async def test_a_claim_gets_a_volume_of_the_node_that_it_was_told(cluster: ApiCl
     assert "n1" in str(volume["spec"]["nodeAffinity"])
 
 
-async def test_a_claim_of_who_has_ended_gives_its_devices_back(cluster: ApiClient) -> None:
+async def test_the_claim_of_an_ended_pod_gives_its_devices_back(cluster: ApiClient) -> None:
     one = pod("one")
     await cluster.create(ask_device(one))
     (stored,) = await cluster.create(one)

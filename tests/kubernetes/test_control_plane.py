@@ -92,7 +92,7 @@ async def test_objects_left_by_a_test_are_removed(cluster: ApiClient) -> None:
     await cluster.create(pod("p2"))
 
 
-async def test_killed_servers_come_back_with_what_they_had(
+async def test_killed_servers_come_back_with_their_objects(
     cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
     await cluster.create(pod("p1"))

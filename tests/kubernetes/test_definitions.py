@@ -21,7 +21,7 @@ async def only_ours(cluster: ApiClient) -> None:
     await remove(cluster, *VOLCANO, *KAI)
 
 
-async def test_volcanos_kinds_take_what_our_parsers_take(cluster: ApiClient) -> None:
+async def test_volcanos_schemas_accept_the_same_as_our_parsers(cluster: ApiClient) -> None:
     await install(cluster, *VOLCANO)
     job = objects.job(tasks=[objects.task(policies=[{"event": "*", "action": "RestartJob"}])])
     job["spec"]["tasks"][0]["template"]["spec"]["dnsPolicy"] = "Default"  # not one of our fields

@@ -36,7 +36,7 @@ REDIS, RAY, TOKEN = (
 CANARIES = [secret.encode() for secret in (REDIS, RAY, TOKEN)]
 
 
-def test_no_secret_in_what_settings_show() -> None:
+def test_shown_settings_have_no_secret() -> None:
     settings = load_settings(redis_password=REDIS, ray_token=RAY)
     text = f"{settings!r} {settings} {settings.access()!r} {Access('unix://x', password=REDIS)}"
     assert REDIS not in text

@@ -17,7 +17,7 @@ def small() -> Cluster:
     return cluster
 
 
-def test_amounts_counts_and_totals_follow_from_what_was_said() -> None:
+def test_amounts_counts_and_totals_follow_from_the_events() -> None:
     session = small().open()
     world = session.world
     runs, waits = world.session_jobs()

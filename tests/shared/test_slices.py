@@ -63,7 +63,7 @@ async def test_the_result_is_the_same() -> None:
     assert await in_slices(work(3, 0.0)) == at_once(work(3, 0.0)) == 3
 
 
-async def test_an_error_goes_to_who_waits() -> None:
+async def test_an_error_reaches_the_waiting_caller() -> None:
     def fails() -> Steps[None]:
         yield
         raise ValueError("no")

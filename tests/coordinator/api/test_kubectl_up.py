@@ -187,7 +187,7 @@ def test_it_watches(kubectl: UpKubectl) -> None:
     assert re.search(r"^NAME +READY +STATUS +AGE\nseen ", observed), observed
 
 
-def test_it_applies_and_tells_what_would_change(kubectl: UpKubectl) -> None:
+def test_apply_diff_and_dry_run(kubectl: UpKubectl) -> None:
     first, second = running_pod("one", tier="a"), running_pod("one", tier="b")
     path = kubectl.file("one", first)
     result = kubectl("diff", "-f", path)

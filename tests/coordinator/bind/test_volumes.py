@@ -98,7 +98,7 @@ async def test_a_class_with_a_provisioner_makes_the_volume_for_the_node(
             assert volume["spec"]["csi"]["driver"] == "csi.example.com"
 
 
-async def test_a_successor_binds_what_waited_for_volumes(
+async def test_a_successor_binds_tasks_that_waited_for_volumes(
     embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flush(embedded_server)

@@ -208,7 +208,7 @@ def test_diff_ends_with_0_1_and_2(quadrant: Quadrant) -> None:
     assert quadrant("diff", "-f", "no-such-file").code == 2
 
 
-def test_diff_of_what_is_not_there(quadrant: Quadrant) -> None:
+def test_diff_of_an_absent_object(quadrant: Quadrant) -> None:
     answers = {("GET", f"{PODS}/b"): MISSING, ("PATCH", f"{PODS}/b"): (201, pod("b"))}
     with serving(answers) as server:
         result = quadrant("diff", "-f", "-", "-s", server.url, stdin=json.dumps(pod("b")))

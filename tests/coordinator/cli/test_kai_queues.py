@@ -89,7 +89,9 @@ async def command(quadrant: Quadrant, redis_url: str, short_dir: Path) -> AsyncI
         yield command
 
 
-async def test_the_tree_its_figures_and_who_is_next(command: Command, tmp_path: Path) -> None:
+async def test_the_queue_tree_shows_figures_and_the_next_job(
+    command: Command, tmp_path: Path
+) -> None:
     result = await command("queue", "list")
     assert result.lines[0].split()[:4] == ["NAME", "RESOURCE", "QUOTA", "LIMIT"]
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in result.lines[1:]}

@@ -219,7 +219,7 @@ def _proposed(*words: str) -> list[str]:
     return result
 
 
-def test_completion_by_what_the_server_has() -> None:
+def test_completion_offers_the_servers_objects() -> None:
     answers = {("GET", PODS): (200, listed("Pod", pod("web-0"), pod("web-1"), pod("db")))}
     with serving(answers) as server:
         at = ["--server", server.url]

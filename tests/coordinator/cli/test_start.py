@@ -118,7 +118,7 @@ def test_a_question_loads_nothing_heavy_and_nothing_to_draw_with(arguments: str)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_the_list_says_of_each_command_what_its_own_help_says(entry: CommandEntry) -> None:
+def test_the_list_of_commands_has_the_summary_of_each_help(entry: CommandEntry) -> None:
     if importlib.util.find_spec(entry.module) is None:
         pytest.skip(f"{entry.module} is not there yet")
     own = entry.load().help.strip().splitlines()[0]

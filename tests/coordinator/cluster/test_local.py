@@ -102,7 +102,7 @@ def test_deleting_tells_which_tasks_will_never_report() -> None:
     assert cluster.delete(["1.0", "1.1", "1.2"], 9.0) == []  # their ends are known
 
 
-def test_deleting_what_already_leaves_changes_nothing() -> None:
+def test_deleting_a_leaving_object_changes_nothing() -> None:
     cluster = LocalCluster(grace=1.0)
     cluster.bind(asking({"1.0": "n0"}, duration=1), 0.0)
     cluster.advance(1.5)

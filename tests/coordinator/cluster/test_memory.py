@@ -91,7 +91,7 @@ def test_ended_and_deleted_tasks_are_not_bound_again_after_a_restart(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_killed_one_says_what_one_says_that_lived_on(tmp_path: Path, seed: int) -> None:
+def test_a_killed_cluster_reports_the_same_as_one_that_lived_on(tmp_path: Path, seed: int) -> None:
     """Killed again and again between requests, at any moment of its pods' lives."""
     rng = Random(seed)
     lived, path = new(), tmp_path / "h"

@@ -111,7 +111,7 @@ words = st.text("".join(SIGNS), min_size=1, max_size=4)
 
 
 @given(policies, policies, words, words)
-def test_only_what_happened_and_has_a_policy_is_acted_on(
+def test_only_events_with_a_policy_are_acted_on(
     of_task: list[tuple[str, str]], of_job: list[tuple[str, str]], a: str, b: str
 ) -> None:
     """Against the same said in another way, over events one by one."""

@@ -212,7 +212,9 @@ async def test_a_successor_begins_the_job_anew(tmp_path: Path, redis_url: str) -
         assert not [key for key in (await ledger_of(service)).documents if key.startswith("Job/")]
 
 
-async def test_a_successor_finds_what_its_policies_ask_for(tmp_path: Path, redis_url: str) -> None:
+async def test_a_successor_finds_the_restarts_that_policies_require(
+    tmp_path: Path, redis_url: str
+) -> None:
     """The failure is recorded, and nobody acted on it."""
     async with running(redis_url, tmp_path, grace=0.01) as service:
         service.service.jobs.controller.recorded = lambda jids, now: None  # type: ignore[method-assign]

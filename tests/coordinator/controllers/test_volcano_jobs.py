@@ -28,7 +28,7 @@ def test_there_is_one_for_each_example() -> None:
 
 
 @pytest.mark.parametrize("job", JOBS, ids=[job["metadata"]["name"] for job in JOBS])
-def test_each_is_read_and_what_is_only_kept_is_told(job: dict[str, Any]) -> None:
+def test_every_volcano_job_is_read_and_notices_name_unserved_fields(job: dict[str, Any]) -> None:
     manifest = parse(job)
     assert isinstance(manifest, JobManifest), manifest
     text = " ".join((*manifest.notices, *(n for role in manifest.roles for n in role.notices)))

@@ -211,7 +211,7 @@ def test_behind_walls_a_shard_that_comes_late_is_asked_too() -> None:
     assert 1 in shards
 
 
-def test_a_stored_partition_wakes_what_no_shard_could_place_before() -> None:
+def test_a_stored_partition_wakes_jobs_that_no_shard_could_place() -> None:
     core = coordinator(shards=1, jobs=1, walls=True)
     (send,) = sends(core)
     infeasible(core, send)

@@ -134,7 +134,7 @@ def test_a_changed_job_keeps_its_rows_and_tries() -> None:
 # --- tries ----------------------------------------------------------------------------------------
 
 
-def test_the_last_try_says_who_found_what_and_when() -> None:
+def test_the_last_try_has_shard_reason_and_time() -> None:
     core, _ = coordinator()
     send, turn = turn_of(core)
     outcome = replace(

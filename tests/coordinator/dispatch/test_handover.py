@@ -178,7 +178,7 @@ def test_a_lost_giver_holds_nothing_up_and_its_successor_must_have_read() -> Non
     assert len(stage.step()) == 1
 
 
-def test_new_nodes_do_not_wait_for_what_is_on_its_way() -> None:
+def test_new_nodes_do_not_wait_for_moves_under_way() -> None:
     stage = HandoverStage()
     first = stage.pull_together()
     stage.core.admitted(Changes(nodes=[node(20)]))
@@ -222,7 +222,7 @@ def test_figures_follow_the_nodes() -> None:
 
 
 @pytest.mark.parametrize("workers_first", [True, False])
-def test_a_successor_finishes_what_it_finds_begun(*, workers_first: bool) -> None:
+def test_a_successor_finishes_a_begun_handover(*, workers_first: bool) -> None:
     first = HandoverStage().pull_together()
     stage = HandoverStage(up=False)
     stage.core.restore_partition(first, at="7-0")
@@ -237,7 +237,7 @@ def test_a_successor_finishes_what_it_finds_begun(*, workers_first: bool) -> Non
     assert owner(stored[0], 1) == 0
 
 
-def test_a_successor_keeps_what_it_finds_done() -> None:
+def test_a_successor_keeps_a_finished_handover() -> None:
     before = HandoverStage()
     stage = HandoverStage(up=False)
     stage.core.restore_partition(before.puts[-1], at="7-0")

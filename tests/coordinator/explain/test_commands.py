@@ -68,7 +68,7 @@ async def test_explain_in_text_and_json(
     assert "write NAME or NAMESPACE/NAME" in odd
 
 
-async def test_plan_ends_with_what_it_found(
+async def test_the_exit_code_of_plan_is_its_verdict(
     tmp_path: Path, redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:

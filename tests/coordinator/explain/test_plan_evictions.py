@@ -110,7 +110,7 @@ async def test_a_reclaim_is_foreseen_and_happens(
     assert runs == {"first": 1, "second": 1, "many": 2}
 
 
-async def test_nobody_is_evicted_for_what_may_evict_nobody(
+async def test_a_job_that_may_not_preempt_evicts_nothing(
     tmp_path: Path, redis_url: str, policy: Path
 ) -> None:
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:

@@ -274,7 +274,7 @@ def test_a_message_never_exceeds_what_an_event_may_hold() -> None:
     assert len(judged(core, 1).message) <= 1024
 
 
-def test_a_turn_that_is_under_way_is_not_short_of_what_it_is_charged_for() -> None:
+def test_an_open_turn_is_not_short_of_its_own_charge() -> None:
     core = cluster(job(1, count=8))
     send(core)
     verdict = judged(core, 1)

@@ -83,7 +83,7 @@ async def test_a_gang_larger_than_every_rack_gets_that_reason_and_a_remedy(
     assert explanation["nodes"]["total"] == 4 == explanation["nodes"]["fits"]
 
 
-async def test_pods_that_keep_apart_are_counted_by_what_keeps_them(
+async def test_pods_that_keep_apart_are_counted_by_their_rule(
     tmp_path: Path, redis_url: str
 ) -> None:
     apart = {
@@ -180,7 +180,7 @@ async def test_more_quota_is_tried_by_a_session_too(tmp_path: Path, redis_url: s
     }
 
 
-async def test_a_plan_asks_a_session_about_what_sessions_place(
+async def test_a_plan_asks_a_session_about_jobs_of_session_turns(
     tmp_path: Path, redis_url: str
 ) -> None:
     near = {

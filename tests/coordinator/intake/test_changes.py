@@ -152,7 +152,7 @@ def test_deleting_a_member_leaves_its_index_empty(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Job", "PodGroup", "Node", "HyperNode", "Queue", "Nope"])
-def test_deleting_what_is_not_there(bench: Bench, kind: str) -> None:
+def test_deleting_an_absent_object(bench: Bench, kind: str) -> None:
     before = state(bench.intake)
     (refusal,) = bench.remove(kind, "nothing").refused
     assert refusal.kind == kind

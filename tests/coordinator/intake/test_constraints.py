@@ -184,7 +184,7 @@ def test_mistakes_are_named(spec: dict[str, Any], field: str, remedy: str) -> No
 # --- classes ----------------------------------------------------------------------------------
 
 
-def test_the_class_says_who_never_evicts(bench: Bench) -> None:
+def test_the_pod_or_else_its_priority_class_decides_who_evicts(bench: Bench) -> None:
     """The pod's own field decides, or else its priority class, which cannot change."""
     bench.take(priority_class("meek", preemptionPolicy="Never"))
     bench.take(

@@ -126,7 +126,7 @@ def test_idling_saves_nothing_up() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 9)), min_size=1, max_size=60))
-def test_nobody_who_waits_gets_less_than_others_by_more_than_one_request(
+def test_waiting_users_differ_by_one_request_at_most(
     costs: list[tuple[str, int]],
 ) -> None:
     """Two callers who wait all the time stay within one request of each other, whatever their

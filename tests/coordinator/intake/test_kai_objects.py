@@ -159,7 +159,7 @@ PROTECTED = {"non-preemptible:cpu": 1000, "non-preemptible:memory": 2**30}
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_queues_count_by_itself_what_may_not_be_evicted(
+def test_queues_charge_non_preemptible_pods_by_themselves(
     spec: dict[str, Any], *, protected: bool, late: bool
 ) -> None:
     """Whether the group comes before its pods or after them."""

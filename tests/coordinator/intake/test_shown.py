@@ -58,7 +58,7 @@ def test_another_node_than_the_one_it_is_on_is_refused(world: World, obj: dict[s
     assert (again.documents, again.ops) == ([], [])
 
 
-def test_a_change_of_what_is_shown_is_a_change(world: World) -> None:
+def test_a_change_of_defaulted_objects_counts_as_first_generation(world: World) -> None:
     for obj in OBJECTS:
         changed = object_of(world, obj)
         changed["metadata"].setdefault("annotations", {})["mine"] = "new"

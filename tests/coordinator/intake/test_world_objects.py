@@ -80,7 +80,7 @@ def test_a_change_of_one_is_told(bench: Bench) -> None:
     assert report == parse(changed)
 
 
-def test_a_follower_forgets_what_is_gone(bench: Bench) -> None:
+def test_a_follower_forgets_deleted_objects(bench: Bench) -> None:
     bench.take(*WRITTEN, hyper_node("h", "n"))
     other = Intake()
     other.restore(bench.kept.snapshot)

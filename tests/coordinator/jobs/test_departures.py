@@ -407,7 +407,7 @@ def test_a_domain_that_goes_leaves_its_nodes_where_they_are() -> None:
 # --- another coordinator --------------------------------------------------------------------------
 
 
-def test_a_successor_goes_on_with_what_leaves() -> None:
+def test_a_successor_continues_with_leaving_tasks() -> None:
     core = coordinator(job(2))
     states = bytearray([PENDING, RUNNING, SUCCEEDED])
     core.order.put_leaving(job(1, count=3), states)

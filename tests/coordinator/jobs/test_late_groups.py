@@ -50,7 +50,7 @@ def test_a_waiting_pod_is_moved_and_gets_no_turn_meanwhile() -> None:
     assert not core.leaving
 
 
-def test_an_open_turn_is_awaited_and_what_it_placed_stays() -> None:
+def test_an_open_turn_is_awaited_and_its_placements_stay() -> None:
     core = coordinator(lone())
     call, turn = opened(core)[LONE]
     named(core)

@@ -187,7 +187,7 @@ async def test_a_step_is_measured_in_processor_time() -> None:
     assert 0.01 <= sum(steps) <= time.thread_time() - began
 
 
-async def test_a_collection_of_what_others_left_is_not_counted(processor: Processor) -> None:
+async def test_a_collection_of_others_garbage_is_not_counted(processor: Processor) -> None:
     steps: list[float] = []
     callbacks = list(gc.callbacks)
 

@@ -213,7 +213,7 @@ def test_a_watcher_resumes_from_any_version_without_loss() -> None:
         assert {c.key for c in every[observed:]} <= {c.key for c in rest}
 
 
-def test_nothing_is_remembered_of_what_is_gone() -> None:
+def test_nothing_is_remembered_of_deleted_objects() -> None:
     life = Life(99)
     for _ in range(300):
         life.step()
@@ -234,7 +234,7 @@ def test_nothing_is_remembered_of_what_is_gone() -> None:
     )
 
 
-def test_the_ring_is_bounded_and_says_what_it_forgot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ring_is_bounded_and_counts_dropped_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "PUBLISHED", 5)
     world = World()
     start = world.objects.version
@@ -245,7 +245,7 @@ def test_the_ring_is_bounded_and_says_what_it_forgot(monkeypatch: pytest.MonkeyP
     assert world.changes(floor, "Pod") == [("ADDED", f"p{i}") for i in range(5, 10)]
 
 
-def test_bodies_of_what_is_gone_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_of_deleted_objects_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "GONE_BYTES", 1000)
     world = World()
     world.put(*(pod(f"p{i}") for i in range(10)))
@@ -306,7 +306,7 @@ async def test_a_watcher_that_leaves_is_forgotten() -> None:
     assert world.objects._watchers._waiting == 0
 
 
-def test_documents_keep_what_their_author_said() -> None:
+def test_documents_keep_the_authors_fields() -> None:
     world = World()
     item = pod("p")
     item["metadata"]["annotations"] |= {"quadrant.dev/shard": "mine", "note": "kept"}

@@ -79,7 +79,7 @@ def test_an_infeasible_outcome_of_the_old_policy_is_retried() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda made: made.adopt(session("gang")), Order.look_again])
-def test_behind_walls_what_a_shard_said_before_does_not_count(
+def test_in_hard_mode_earlier_answers_of_a_shard_do_not_count(
     change: Callable[[Order], None],
 ) -> None:
     made = order(window=1, walls=True)
@@ -119,7 +119,7 @@ def test_the_urgent_stay_first_and_those_that_wait_for_the_ledger_wait_on() -> N
     assert given_to(new_order) == [1]
 
 
-def test_a_nominated_job_keeps_what_it_was_promised() -> None:
+def test_a_nominated_job_keeps_its_promised_places() -> None:
     new_order = order(nodes=1, cpus=2, window=1)
     new_order.put_job(job(1, count=2))
     (first,) = turns(new_order)

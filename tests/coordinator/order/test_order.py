@@ -291,7 +291,7 @@ def test_a_bind_that_is_refused_again_and_again_is_tried_ever_later() -> None:
     ),
     window=st.integers(1, 4),
 )
-def test_totals_always_equal_what_the_task_states_say(
+def test_totals_always_equal_the_sums_of_task_states(
     widths: list[int], codes: list[str], window: int
 ) -> None:
     o = order(nodes=5, cpus=4, window=window, queues=("a", "b"))

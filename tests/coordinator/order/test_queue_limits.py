@@ -38,7 +38,7 @@ def turns(order: Order) -> list[int]:
 GUARANTEED = Queue(0, "a", guarantee=((CPU, 10000),))
 
 
-def test_nobody_borrows_what_is_guaranteed_to_others() -> None:
+def test_guarantees_of_others_are_not_borrowed() -> None:
     new_order = order(GUARANTEED, Queue(1, "b"))
     for jid in range(8):
         new_order.put_job(job(jid, queue="b"))
@@ -55,7 +55,7 @@ def test_where_the_policy_asks_for_no_limit_there_is_none() -> None:
     assert len(turns(new_order)) == 8
 
 
-def test_leaves_share_what_those_above_them_may_have() -> None:
+def test_leaf_queues_share_the_limit_of_their_parents() -> None:
     top = Queue(1, "top", parent=0, capability=((CPU, 3000),))
     leaves = [Queue(2, "a", parent=1), Queue(3, "b", parent=1)]
     new_order = order(Queue(0, "root"), top, *leaves, hierarchy=True)

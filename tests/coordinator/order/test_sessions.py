@@ -255,7 +255,7 @@ def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
     assert other.rows == o.jobs[4].rows.tobytes()
 
 
-def test_a_budget_counts_for_those_who_evict_its_pods() -> None:
+def test_a_disruption_budget_bounds_evictions_of_its_pods() -> None:
     o = contending()
     o.spanning.put_object(Budget("ns", "web", APP, min_available="3"))
     filled(o)

@@ -52,7 +52,7 @@ def test_only_processes_of_the_run_are_killed(supervised: Path) -> None:
         child.wait()
 
 
-def test_roles_are_found_by_what_runs_below_the_supervisor(supervised: Path) -> None:
+def test_roles_are_found_among_the_supervisors_children(supervised: Path) -> None:
     run = find_run(supervised)
     with pytest.raises(NoRun, match=r"no process of its own for the ray"):
         run.pid("ray")

@@ -180,7 +180,7 @@ async def test_a_purge_that_the_ledger_refuses_is_asked_again_and_holds_up_nobod
         await nothing_left(service)
 
 
-async def test_a_successor_goes_on_with_what_was_being_deleted(
+async def test_a_successor_continues_begun_deletions(
     tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
     async with running(redis_url, tmp_path, kubelets=cluster) as service:

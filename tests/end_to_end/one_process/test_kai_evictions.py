@@ -55,7 +55,7 @@ async def events(http: aiohttp.ClientSession, service: Running, kind: str, name:
     return [event["message"] for event in (await read(http, service, path))["items"]]
 
 
-async def test_a_queue_below_its_share_takes_back_what_another_has_beyond(
+async def test_a_queue_below_its_share_reclaims_from_one_above_its_own(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     flush(embedded_server)
@@ -84,7 +84,7 @@ async def test_a_queue_below_its_share_takes_back_what_another_has_beyond(
         await service.until(lambda _: len(running_pods(service)) == 12)
 
 
-async def test_a_limit_of_both_queues_keeps_nobody_from_taking_back_what_is_his(
+async def test_a_limit_of_both_queues_does_not_stop_a_reclaim(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     """The reclaimer gets the victims' part of the limit of the queue above."""

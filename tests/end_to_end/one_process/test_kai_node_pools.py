@@ -103,7 +103,7 @@ async def total(http: aiohttp.ClientSession, service: Running) -> str:
     return gpus
 
 
-async def test_only_what_is_in_the_pool_counts(
+async def test_only_objects_of_the_pool_count(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
     assert await total(http, service) == "12"
@@ -196,7 +196,7 @@ async def test_a_node_entering_the_pool_takes_tasks_and_a_leaving_one_keeps_them
     service.service.core.validate()
 
 
-async def test_a_group_and_a_queue_that_leave_keep_what_runs_and_count_no_more(
+async def test_a_deleted_group_and_queue_keep_running_pods_and_count_no_more(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
     await submit(http, service, *gang("first", "q", 8))

@@ -140,7 +140,7 @@ async def test_larger_than_the_limit_of_its_queue(service: Running) -> None:
     assert answer.explained["next"] == "change the request, or the limit of queue blue"
 
 
-async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None:
+async def test_over_the_quota_of_non_preemptible_pods(service: Running) -> None:
     """Two GPUs are the quota, whatever the limit; a job that may be evicted goes beyond it."""
     build = {"priorityClassName": "build"}
     async with aiohttp.ClientSession() as http:

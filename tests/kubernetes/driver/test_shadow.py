@@ -36,7 +36,7 @@ async def verdicts(quadrant: Followed) -> dict[str, str]:
     return {of["pod"].partition("/")[2]: of["verdict"] for of in (await report(quadrant))["pods"]}
 
 
-async def test_it_compares_with_what_is_done_and_writes_nothing(
+async def test_a_shadow_compares_with_the_cluster_and_writes_nothing(
     cluster: ApiClient,
     control_plane: ControlPlane,
     redis_url: str,

@@ -73,7 +73,7 @@ async def events_of(cluster: ApiClient, kind: str, name: str) -> list[Json]:
     ]
 
 
-async def test_a_gang_that_waits_is_told_why_and_what_became_of_it(
+async def test_a_waiting_gang_shows_the_reason_and_its_outcome(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     await cluster.create(*wide(6))

@@ -187,7 +187,7 @@ async def test_each_rule_allows_what_it_names(
     assert {(await ask(other, somebody))[0] for other in others} == {403}
 
 
-async def test_nobody_writes_objects_here_whatever_they_may(ask: ReviewedClient) -> None:
+async def test_object_writes_are_refused_to_every_role(ask: ReviewedClient) -> None:
     token = await token_of(ask.cluster, "default", "root", audience="quadrant")
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     await grant(ask.cluster, account("default", "root"), [everything])

@@ -77,7 +77,7 @@ def test_a_seed_is_the_same_run() -> None:
     assert plan(5, 60.0) != plan(6, 60.0)
 
 
-def test_nobody_is_struck_who_is_not_there() -> None:
+def test_an_absent_process_is_not_struck() -> None:
     targets = [REDIS, WORKER]
     assert {blow.target for blow in plan(1, 60.0, targets=targets)} == set(targets)
 

@@ -41,7 +41,7 @@ def test_a_life_is_told_once_however_often_it_is_seen() -> None:
     assert event_kinds(PodHistory(), *observed, *observed[-1:]) == ["bind", "start", "succeeded"]
 
 
-def test_a_bind_says_what_is_written_on_the_pod_of_its_devices() -> None:
+def test_a_bind_carries_the_device_annotations_of_the_pod() -> None:
     written = {"quadrant.dev/assigned-devices": '{"vgpu/1": [1, 600, 0], "card/0": 5}'}
     with_some, without = pod("a", node="n", annotations=written), pod("b", node="n")
     binds = [PodHistory().take(pod_of(p), TASK, 1.0)[0] for p in (with_some, without)]
@@ -65,7 +65,7 @@ def test_a_bind_says_what_is_written_on_the_pod_of_its_devices() -> None:
         ({"gpu-fraction": "0.6"}, {"runai-gpu-group": "x"}, ()),
     ],
 )
-def test_a_bind_says_what_kais_marks_on_the_pod_say_of_its_gpus(
+def test_a_bind_carries_kais_gpu_marks_of_the_pod(
     notes: dict[str, str], labels: dict[str, str], gpus: Things
 ) -> None:
     observed = orjson.loads(bytes(pod("a", node="n", annotations=notes, scheduler="kai-scheduler")))

@@ -53,7 +53,7 @@ def test_two_ends(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (6, story.line_of(again))
 
 
-def test_ledger_finished_what_the_cluster_did_not(tmp_path: Path) -> None:
+def test_the_ledger_finished_a_task_that_the_cluster_did_not(tmp_path: Path) -> None:
     story = good_story()
     story.events = [
         e for e in story.events if not (e["ev"] == "succeeded" and e["tasks"][0] == "2.0")
@@ -62,7 +62,7 @@ def test_ledger_finished_what_the_cluster_did_not(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (6, story.line_of(finished))
 
 
-def test_ledger_gave_up_what_the_cluster_runs(tmp_path: Path) -> None:
+def test_the_ledger_gave_up_a_task_that_the_cluster_runs(tmp_path: Path) -> None:
     story = Story()
     story.job(1, 1)
     story.commit(1, {0: 0})
@@ -78,7 +78,7 @@ def test_state_that_cannot_follow(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (6, story.line_of(status))
 
 
-def test_commit_of_what_was_never_submitted(tmp_path: Path) -> None:
+def test_commit_of_a_task_that_was_never_submitted(tmp_path: Path) -> None:
     for jid, tix in ((9, 0), (1, 5)):
         story = Story()
         story.job(1, 1)
@@ -221,7 +221,7 @@ def test_the_ledger_follows_a_task_to_where_the_cluster_has_it(tmp_path: Path) -
     assert report.violations == ()
 
 
-def test_adopted_tasks_hold_their_node_even_beyond_what_it_offers(tmp_path: Path) -> None:
+def test_adopted_tasks_hold_their_node_even_beyond_its_capacity(tmp_path: Path) -> None:
     story = Story()
     story.job(1, 3)
     story.job(2, 1)

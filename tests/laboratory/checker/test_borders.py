@@ -46,7 +46,7 @@ def test_a_node_that_jumps_is_told() -> None:
     assert len(put(borders, 4, {0: [0], 1: [1, 2]})) == 1  # it was on its way to the other
 
 
-def test_nobody_moves_what_belongs_to_shards_that_are_gone() -> None:
+def test_nodes_of_removed_shards_do_not_move() -> None:
     borders = RowOwnership()
     put(borders, 1, {0: [0], 1: [1], 2: [2]}, (2, 0, [3]), (0, 2, [4]))
     assert put(borders, 2, {0: [0, 2, 3], 1: [1, 4]}) == []

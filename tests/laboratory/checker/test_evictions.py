@@ -102,7 +102,7 @@ def test_a_place_is_promised_only_with_the_eviction(tmp_path: Path) -> None:
     [({0: 1}, {}), ({5: 0}, {}), ({0: 0}, {"jid": 9}), ({0: 0}, {"spec": 2})],
     ids=["elsewhere", "unknown", "job", "version"],
 )
-def test_only_what_runs_there_is_evicted(
+def test_only_running_pods_of_the_node_are_evicted(
     tmp_path: Path, victims: dict[int, int], more: dict[str, int]
 ) -> None:
     story = running()

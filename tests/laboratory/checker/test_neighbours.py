@@ -133,7 +133,7 @@ def test_a_spread_counts_a_domain_that_is_back_once_workers_know(
 
 
 @pytest.mark.parametrize(("seconds", "known"), [(0.0, False), (31.0, True)])
-def test_a_spread_counts_what_a_deleted_node_had_until_workers_know(
+def test_a_spread_counts_a_deleted_node_until_workers_know(
     story: Story, seconds: float, known: bool, tmp_path: Path
 ) -> None:
     """Two nodes in zone a, of which the one with a pod is deleted: the second pod of zone b is one

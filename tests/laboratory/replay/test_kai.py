@@ -103,7 +103,7 @@ def test_a_scenario_without_rounds_is_one_line() -> None:
     assert line["rounds"] == [{"binds": 2, "evictions": 0, "pipelined": 0}]
 
 
-def test_rounds_feed_back_what_was_bound_and_stay() -> None:
+def test_rounds_feed_bound_pods_back_until_nothing_changes() -> None:
     first, *later = lines_of({**GANG, "rounds": {"untilMatch": 2, "afterMatch": 2}})
     assert [first["kind"], *(line["kind"] for line in later)] == ["state", "result", "result"]
     assert [counts["binds"] for counts in first["rounds"]] == [2, 0]
@@ -151,7 +151,7 @@ def test_a_pod_terminating_for_too_long_gets_no_pipelined_successor(
 
 
 @pytest.mark.parametrize("queue_name", ["department", "there-is-none"])
-def test_a_group_whose_queue_holds_no_jobs_waits_with_what_it_asks_for(queue_name: str) -> None:
+def test_a_group_whose_queue_holds_no_jobs_waits_with_its_requests(queue_name: str) -> None:
     lost = group("lost", 1)
     lost["spec"]["queue"] = queue_name
     value = scenario(

@@ -39,7 +39,7 @@ def test_the_phase_of_a_group_of_two(
     assert phase_by(counts, minimum=2, **report) == phase
 
 
-def test_a_snapshot_says_what_only_the_service_knows() -> None:
+def test_a_snapshot_has_the_state_that_only_the_service_has() -> None:
     timestamp = 1_800_000_000.25
     jobs = [
         {"kind": "PodGroup", "namespace": "ns", "name": name, "number": number, "created": 1e9}

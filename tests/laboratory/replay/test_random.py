@@ -11,7 +11,7 @@ from tests.laboratory.replay.generate import cluster, policy_of
 SEEDS = 60
 
 
-def test_the_ledger_accepts_what_sessions_in_a_row_decide() -> None:
+def test_the_ledger_accepts_the_statements_of_successive_sessions() -> None:
     """A refusal is an error of the replay (see test_ledger); here is none."""
     completed: Counter[str] = Counter()
     for seed in range(SEEDS):

@@ -199,7 +199,7 @@ def sharing(name: str, *, on: str = "", has: str = "") -> list[Json]:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_device_is_of_who_has_it(shards: int) -> None:
+def test_a_device_belongs_to_its_holder(shards: int) -> None:
     """Two GPUs, of which one is taken: one more pod fits, though the node's sums have room for two;
     in one session as with any number of shards."""
     machine = node("n0")

@@ -41,7 +41,7 @@ def test_every_plugin_is_drawn_in_the_tests_seeds() -> None:
     assert {scenario(seed).mode for seed in DRAWN[:3]} == set(Mode)
 
 
-def test_nobody_is_left_who_could_wait_for_ever() -> None:
+def test_every_job_is_deleted_in_the_end() -> None:
     """A drawn policy may let a job in nowhere: all are deleted in the end."""
     for seed in DRAWN[:6]:
         expected = scenario(seed)

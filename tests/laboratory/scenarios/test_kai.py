@@ -137,7 +137,7 @@ def test_a_scenario_without_a_story_has_nothing_of_it() -> None:
         assert story not in expected.without({story}).stories()
 
 
-def test_nobody_is_left_who_could_wait_for_ever() -> None:
+def test_every_job_is_deleted_in_the_end() -> None:
     for seed in SOME[:6]:
         expected = scenario(seed)
         last = max(wish.at for wish in expected.wishes)

@@ -17,7 +17,7 @@ from tests.shared.ledger.changed_rules import insert_at_start
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 15}, {2, 3, 11}, set(range(16))])
-def test_only_what_is_needed_is_left(needed: set[int]) -> None:
+def test_shrinking_leaves_only_the_needed_faults(needed: set[int]) -> None:
     def fails(items: Sequence[int]) -> bool:
         return needed <= set(items)
 

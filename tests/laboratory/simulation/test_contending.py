@@ -101,7 +101,7 @@ def test_with_a_network_that_loses_messages_no_promise_breaks(seed: int) -> None
     assert report.summary.tasks_failed == 0
 
 
-def test_jobs_are_let_in_up_to_what_their_queue_may_hold() -> None:
+def test_jobs_are_admitted_up_to_the_limit_of_their_queue() -> None:
     """Both say what they need at least; together it is more than the cluster has."""
     run = Run()
     for name in ("first", "second"):

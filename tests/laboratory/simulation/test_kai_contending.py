@@ -68,7 +68,7 @@ def random_run(seed: int) -> Run:
 
 
 @pytest.mark.parametrize("first", range(0, examples(40, least=5), 5))
-def test_nobody_loses_what_its_queue_may_keep(first: int) -> None:
+def test_queues_keep_their_share_from_reclaims(first: int) -> None:
     evicted: Counter[str] = Counter()
     for seed in range(first, first + 5):
         run = random_run(seed)

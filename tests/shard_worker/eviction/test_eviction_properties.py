@@ -167,7 +167,7 @@ def test_no_queue_falls_below_its_guarantee(random: Random, action: str, shares:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(random=st.randoms(use_true_random=False), action=st.sampled_from(ACTIONS))
-def test_nobody_is_evicted_where_what_is_idle_suffices(random: Random, action: str) -> None:
+def test_nothing_is_evicted_where_idle_room_suffices(random: Random, action: str) -> None:
     """One job waits, all of whose tasks are alike: what fits can be counted."""
     c = Cluster("priority", "gang", "conformance", actions=(action,))
     c.queue("a")

@@ -88,7 +88,7 @@ class TestGang:
         WorldStatement(session).evict(job_of(session, "job").tasks[0], "test")
         assert len(self.preemptable(session)) == 1
 
-    def test_all_of_a_gang_together_or_what_it_can_spare(self) -> None:
+    def test_victims_are_a_whole_gang_or_its_surplus(self) -> None:
         session = self.with_roles(2, {}, {"w": 3})
         job, other = job_of(session, "job"), job_of(session, "other")
         for purpose in (Purpose.PREEMPT, Purpose.RECLAIM):

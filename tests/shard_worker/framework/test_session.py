@@ -125,7 +125,7 @@ def test_votes(tiers: list[list[int]], expected: bool) -> None:
     ("tiers", "expected"),
     [([[True, False]], False), ([[True], [False]], True), ([[], [True]], True)],
 )
-def test_the_first_tier_with_an_opinion_says_who_starves(
+def test_the_first_tier_with_an_opinion_decides_starvation(
     tiers: list[list[bool]], expected: bool
 ) -> None:
     session = session_of(*([("JobStarving", says(v)) for v in tier] for tier in tiers))

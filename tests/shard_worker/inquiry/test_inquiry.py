@@ -37,7 +37,7 @@ def view(*used: int) -> View:
     gangs=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     mode=st.sampled_from([Mode.SOFT, Mode.NONE, Mode.HARD]),
 )
-def test_it_finds_what_the_same_turns_would_come_to(
+def test_a_plan_finds_the_result_of_the_same_turns(
     used: list[int], gangs: list[int], mode: Mode
 ) -> None:
     turns = [turn(tasks, jid=jid) for jid, tasks in enumerate(gangs)]

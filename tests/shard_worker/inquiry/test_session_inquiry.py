@@ -56,7 +56,7 @@ def ask(
     return result
 
 
-def test_checks_that_change_with_what_runs_are_counted_in_the_funnel() -> None:
+def test_checks_that_depend_on_running_pods_count_in_the_funnel() -> None:
     books = Books(CLASSES)
     runs = books.job(0, [0])
     books.jobs[0] = runs = replace(runs, roles=(replace(runs.roles[0], labels=WEB),))
@@ -113,7 +113,7 @@ def test_a_task_that_asks_for_nothing_is_asked_about_by_backfill() -> None:
     assert result.code is OutcomeCode.PLACED
 
 
-def test_why_here_tells_each_plugins_part_and_who_comes_next() -> None:
+def test_why_here_shows_each_plugins_score_and_the_other_candidates() -> None:
     books = Books(CLASSES)
     job = books.job(1, [0])
     there = worker(books, 3, 2, 1)  # row 1 has no room, row 2 has

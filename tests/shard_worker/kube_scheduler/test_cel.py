@@ -237,7 +237,7 @@ leaf = st.one_of(
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.recursive(leaf, _tree, max_leaves=12))
-def test_expressions_come_to_what_python_says(case: tuple[str, bool]) -> None:
+def test_expressions_evaluate_as_in_python(case: tuple[str, bool]) -> None:
     assert value(case[0]) is case[1]
 
 

@@ -110,7 +110,7 @@ class TestAntiAffinity:
             statement.rollback()
         assert all(c.curable for c in session.checks(task_of(session, "new-0")) if c.reason)
 
-    def test_one_who_was_leaving_before_still_counts(self) -> None:
+    def test_a_task_that_was_leaving_before_still_counts(self) -> None:
         cluster = zones("a", "b")
         cluster.job("web", on=["n0"], status=Status.RELEASING, members=marked(app="web"))
         cluster.job("new", rules=asks(far()))
@@ -240,7 +240,7 @@ def test_the_masks_say_what_the_rules_say(names: list[str], described: list[Any]
 
 @settings(max_examples=examples(60), deadline=None)
 @given(names, jobs)
-def test_nobody_is_placed_beside_one_who_is_kept_off(
+def test_no_pod_is_placed_beside_one_that_its_terms_exclude(
     names: list[str], described: list[Any]
 ) -> None:
     session = crowd(names, described, running=False)
@@ -253,7 +253,7 @@ def test_nobody_is_placed_beside_one_who_is_kept_off(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(names, jobs, st.data())
-def test_counts_follow_what_is_done_and_undone(
+def test_counts_follow_placements_and_undone_placements(
     names: list[str], described: list[Any], data: st.DataObject
 ) -> None:
     session = crowd(names, described, running=True)

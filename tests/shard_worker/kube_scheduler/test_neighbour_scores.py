@@ -57,7 +57,7 @@ class TestNeighbourScores:
         cluster.job("new", rules=asks(*wishes))
         assert scores(cluster.open(), "new-0") == [200, 0, 50]
 
-    def test_wishes_of_those_who_are_there_count(self) -> None:
+    def test_preferences_of_present_pods_count(self) -> None:
         cluster = zones("a", "b", near_weight=1)
         cluster.job("fan", on=["n1"], rules=asks(near(weight=1)))
         cluster.job("new", members=marked(app="web"))
@@ -66,7 +66,7 @@ class TestNeighbourScores:
         WorldStatement(session).evict(task_of(session, "fan-0"), "test")
         assert scores(session, "new-0") == [0, 0]
 
-    def test_conditions_of_those_who_are_there_count_nothing(self) -> None:
+    def test_required_terms_of_present_pods_add_no_score(self) -> None:
         cluster = zones("a", "b", near_weight=1)
         cluster.job("fan", on=["n1"], rules=asks(near()))
         cluster.job("new", members=marked(app="web"))

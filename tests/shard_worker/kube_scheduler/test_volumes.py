@@ -153,7 +153,7 @@ class TestWaiting:
         ):
             assert open_to(three(claim("data"), STATIC, volume("v", **fields)), "new-0") == []
 
-    def test_one_kept_for_the_claim_is_taken_whatever_its_class(self) -> None:
+    def test_a_volume_kept_for_the_claim_is_taken_whatever_its_class(self) -> None:
         bound_volume = volume("v", claim="default/data", storage_class="fast", affinity=on("n1"))
         assert open_to(three(claim("data"), STATIC, bound_volume), "new-0") == ["n1"]
 

@@ -81,7 +81,7 @@ def test_rollback_equals_never_having_been(
     assert view.columns.settled
 
 
-def test_placements_say_what_they_relied_on() -> None:
+def test_placements_name_the_versions_that_they_relied_on() -> None:
     view = fresh_view()
     view.set_rows(Rows([2], [record(version=9, allocatable=cpus(8))]))
     statement = ViewStatement(view)

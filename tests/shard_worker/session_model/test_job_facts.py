@@ -94,7 +94,7 @@ def test_columns_follow_specifications(seed: int, monkeypatch: pytest.MonkeyPatc
     check(facts, columns, jobs, sorted(jobs))
 
 
-def test_only_what_changed_is_decoded() -> None:
+def test_only_changed_objects_are_decoded() -> None:
     draw, columns, facts = random.Random(1), JobColumns(), JobFacts(is_in_pool)
     jobs = {jid: job(jid, draw) for jid in range(20)}
     columns.load([(jid, 0, False, encode_job(one)) for jid, one in jobs.items()])

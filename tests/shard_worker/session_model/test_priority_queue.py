@@ -39,7 +39,7 @@ def test_an_empty_queue_says_so() -> None:
         queue.pop()
 
 
-def test_a_live_queue_sees_what_moved_while_it_waited() -> None:
+def test_a_live_queue_sees_shares_that_moved_while_it_waited() -> None:
     """One's turn makes the others dearer that a heap would not look at again."""
     share = {"a": 0, "b": 1, "c": 2}
     queue = LiveQueue(lambda x, y: share[x] - share[y], share)

@@ -36,7 +36,7 @@ def test_a_wider_domain_only_where_no_closer_one_has_room() -> None:
     assert len(set(racks_of(binds, "b"))) == 1
 
 
-def test_soft_takes_what_there_is_the_closer_the_better() -> None:
+def test_soft_topology_takes_the_closest_room() -> None:
     cluster = racks(2, 2, 2, 2)
     cluster.job("close", tasks=2, topology=SOFT)
     cluster.job("wide", tasks=6, topology=SOFT)
@@ -214,7 +214,7 @@ def test_an_elastic_job_goes_to_the_closest_domain_that_takes_its_minimum() -> N
     assert len(only.run().binds) == 3
 
 
-def test_a_broken_tree_holds_up_only_those_who_ask_for_it() -> None:
+def test_a_broken_tree_holds_up_only_its_own_requests() -> None:
     cluster = racks(2)
     cluster.hyper_node(HyperNode.of("again", 2, (), ("r0",)))
     cluster.job("a", topology=TIER_1)

@@ -286,7 +286,7 @@ def test_a_lower_nomination_is_displaced() -> None:
     assert view.column("nominated", CPU).tolist() == [0, 0]
 
 
-def test_only_what_is_in_the_way_is_displaced() -> None:
+def test_only_pods_in_the_way_are_displaced() -> None:
     held = record(allocatable=cpus(1), nominated={CPU: 1000, PODS: 1})
     view = view_of([held, held, held])
     for jid, priority in ((7, 1), (8, 3), (9, 2)):

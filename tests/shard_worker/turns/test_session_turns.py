@@ -165,7 +165,7 @@ def test_reclaim_takes_from_the_queue_with_more_than_its_share() -> None:
     assert statement.reason.startswith("reclaim")
 
 
-def test_no_guard_for_what_is_not_whole_to_the_rules_either() -> None:
+def test_no_guard_where_the_rules_let_a_part_of_a_gang_go() -> None:
     """Conformance alone lets go in the second tier whom gang keeps in the first."""
     books = Books(CLASSES)
     full(books, minimum=8)

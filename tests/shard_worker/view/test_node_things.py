@@ -60,7 +60,7 @@ def test_a_reply_that_overtook_the_log_is_followed_by_it() -> None:
     assert is_taken(things, 0, HTTPS)
 
 
-def test_a_copy_knows_what_the_log_has_told() -> None:
+def test_a_copy_knows_versions_from_the_log() -> None:
     things = NodeThings()
     things.set([reported_thing(0, 5, used=1)], from_log=True)
     things.set([reported_thing(0, 6, used=0)], from_log=True)

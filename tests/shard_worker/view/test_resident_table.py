@@ -253,7 +253,7 @@ def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> TableFollow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 @example(0)
-def test_residents_are_what_the_ledger_has(seed: int) -> None:
+def test_residents_equal_the_ledgers_tasks(seed: int) -> None:
     draw = random.Random(seed)
     story = TableStory(draw)
     first = ResidentTable()
@@ -285,7 +285,7 @@ def test_residents_survive_frequent_packing_of_columns(seed: int) -> None:
         patch.setattr(resident_table, "FEW_MOVED", 1)
         patch.setattr(resident_table, "_FEW_COMBINATIONS", 2)
         patch.setattr(job_columns, "_WASTE", 8)
-        test_residents_are_what_the_ledger_has.hypothesis.inner_test(seed)  # type: ignore[attr-defined]
+        test_residents_equal_the_ledgers_tasks.hypothesis.inner_test(seed)  # type: ignore[attr-defined]
 
 
 def test_packing_keeps_the_columns_small() -> None:

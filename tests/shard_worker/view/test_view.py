@@ -21,7 +21,7 @@ from shared.units.slots import CPU, PODS
 from tests.shard_worker.placement.support import cls, cpus, intake, node, put_node, record, view_of
 
 
-def test_used_includes_what_others_use() -> None:
+def test_used_includes_pods_of_others() -> None:
     view = view_of([record(allocatable=cpus(8), used={CPU: 1000}, observed={CPU: 500})])
     assert view.column("used", CPU).tolist() == [1500]
     assert view.column("allocatable", CPU).tolist() == [8000]

@@ -54,7 +54,7 @@ async def test_a_row_that_the_log_never_told_of_is_found(desk: Desk) -> None:
     assert view.column("used", CPU)[3] == 500
 
 
-async def test_a_view_that_is_ahead_of_what_was_read_is_left_alone(desk: Desk) -> None:
+async def test_a_view_newer_than_a_read_row_keeps_its_own(desk: Desk) -> None:
     early = await desk.ledger.read_nodes(ROWS)
     await desk.store(Observe(3, [(CPU, 500)]))
     view = await viewed(desk)

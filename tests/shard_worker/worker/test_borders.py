@@ -144,7 +144,7 @@ def test_a_node_being_handed_over_is_owned_by_no_shard() -> None:
     assert own(world) == [[True, True], [False, False]]
 
 
-def test_in_hard_mode_nothing_new_is_placed_on_what_moves() -> None:
+def test_in_hard_mode_nothing_new_is_placed_on_moving_nodes() -> None:
     world = BorderWorld(Mode.HARD)
     assert places(world.place(1, 1)) == {(1, 1)}
     world.store(TOLD)

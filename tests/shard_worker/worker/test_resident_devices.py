@@ -99,7 +99,7 @@ def test_a_restarted_worker_sees_residents_and_an_ended_task_is_none(stage: Resi
     assert taken(stage, [late]) == freed
 
 
-def test_a_turn_brings_what_its_own_job_has_already(stage: ResidentsStage) -> None:
+def test_a_turn_carries_the_devices_of_its_own_job(stage: ResidentsStage) -> None:
     """The table of residents is not asked for it."""
     job = stage.job(2, minimum=1)
     run = Run(ALLOCATE, 0, 0, [0], [0], [10**6], [1], [1], devices=((SLOTS[0], (1,)),))

@@ -250,7 +250,7 @@ def test_a_refused_batch_fences_every_turn(verdict: Verdict) -> None:
     worker.validate()
 
 
-def test_a_new_epoch_fences_what_was_open() -> None:
+def test_a_new_epoch_fences_open_statements() -> None:
     worker = worker_of(nodes(1))
     worker.on_turns([turn(1)], now=NOW)
     (outcome,) = outcomes_of(worker.begin(replace(EPOCH, counter=2), "other"))

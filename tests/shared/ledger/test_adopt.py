@@ -93,7 +93,7 @@ async def test_a_task_that_was_thought_pending_is_counted_in_node_queue_and_gang
     assert (await desk.slots(1))[CPU] == (8000, 0, 0, 0, 0)
 
 
-async def test_it_is_told_in_the_log_as_what_it_is(desk: Desk) -> None:
+async def test_the_log_tells_adopted_tasks_and_their_rows(desk: Desk) -> None:
     await placed(desk)
     tail = await desk.ledger.log_tail()
     await desk.record(adopted(7, [0, 9], [2, 77]))

@@ -133,7 +133,7 @@ async def test_a_victim_that_ends_by_itself_has_ended(
     assert verdict(await desk.commit(statement(VICTIM, run([1], [1], cid=BIG)))) == (V.TASK, 1)
 
 
-async def test_reports_of_what_leaves_change_nothing(desk: Desk) -> None:
+async def test_reports_about_leaving_tasks_change_nothing(desk: Desk) -> None:
     await running(desk)
     await desk.commit(evicting(victims([1], [0])))
     late = [StatusItem(s, VICTIM, [1], [0]) for s in (S.BOUND, S.RUNNING, S.RELEASING)]
@@ -150,7 +150,7 @@ async def test_a_task_leaving_by_itself_is_no_victim_and_never_pending(desk: Des
     assert (await desk.ledger.snapshot()).queues[LEAF].leaving == {}
 
 
-async def test_only_what_runs_where_it_was_seen_is_evicted(desk: Desk) -> None:
+async def test_only_a_task_that_still_runs_on_its_node_is_evicted(desk: Desk) -> None:
     await running(desk, Group(-1, 1), Group(0, 0))
     await desk.commit(statement(VICTIM, run([4], [1], cid=BIG)))  # its bind is on its way
     await desk.commit(statement(VICTIM, run([5], [1], cid=BIG, version=2)))

@@ -23,7 +23,7 @@ def plain(residents: Residents) -> tuple[set[tuple[object, ...]], object]:
     return tasks, residents.jobs
 
 
-async def test_they_are_what_a_snapshot_has(desk: Desk) -> None:
+async def test_residents_equal_those_of_a_snapshot(desk: Desk) -> None:
     """Also of a task that was evicted, whose record is longer, of one that is placed again, and of
     those that take devices."""
     await running(desk, Group(-1, 0))

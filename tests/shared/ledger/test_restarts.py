@@ -95,7 +95,7 @@ async def test_a_task_that_holds_a_node_is_not_restarted(desk: Desk, state: Task
     assert (await desk.record(restart(0))).applied == [[]]
 
 
-async def test_neither_what_was_never_placed_nor_what_is_not_known(desk: Desk) -> None:
+async def test_unplaced_and_unknown_tasks_do_not_restart(desk: Desk) -> None:
     assert (await desk.record(restart(0))).applied == [[]]
     await desk.store(job(JID))
     assert (await desk.record(restart(0))).applied == [[]]

@@ -63,7 +63,7 @@ async def test_binds_are_delivered_once_and_again_until_acknowledged(desk: Desk)
     assert await desk.ledger.read_binds("a", own=True) == entries[1:]
 
 
-async def test_trimming_keeps_open_binds_and_tells_those_who_are_late(desk: Desk) -> None:
+async def test_trimming_keeps_open_binds_and_reports_late_readers(desk: Desk) -> None:
     await desk.store(job(7))
     for tix in range(4):
         await desk.commit(statement(7, run([tix], [tix])))

@@ -90,7 +90,7 @@ async def test_a_nomination_holds_room_against_allocations(desk: Desk) -> None:
     assert nomination.runs == [replace(held.core[0], versions=[], specs=[])]
 
 
-async def test_a_nomination_may_wait_for_what_is_releasing(desk: Desk) -> None:
+async def test_a_nomination_may_wait_for_releasing_tasks(desk: Desk) -> None:
     await desk.store(job(7, Group(-1, 2)), job(8))
     await desk.commit(statement(7, run([0, 1], [0, 0], cid=BIG)))
     wait = statement(8, run([0], [0], kind=NOMINATE, cid=BIG, version=2))

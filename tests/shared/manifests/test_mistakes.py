@@ -91,7 +91,7 @@ def test_all_mistakes_are_told_and_nothing_else(chosen: set[str]) -> None:
     assert item == before
 
 
-def test_a_sum_is_not_called_wrong_for_what_was_taken_out() -> None:
+def test_a_sum_is_not_blamed_for_another_fields_mistake() -> None:
     """Without its replicas, a task counts as one: the minimum of 5 is the user's all the same."""
     item = good()
     SPOILS["spec.tasks[0].replicas"](item)

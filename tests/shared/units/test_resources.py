@@ -70,14 +70,14 @@ class TestExceeding:
         assert exceeding({CPU: 2, GPU: 3}, {CPU: 1}, MissingScalar.INFINITY) == [CPU]
 
     @given(amounts, amounts)
-    def test_nothing_exceeds_what_is_at_least_as_much(
+    def test_nothing_exceeds_an_equal_or_larger_amount(
         self, left: dict[int, int], right: dict[int, int]
     ) -> None:
         assert (exceeding(left, right) == []) is less_equal(left, right)
 
 
 class TestOnRequestedDimensions:
-    def test_only_what_is_requested_counts(self) -> None:
+    def test_only_requested_resources_count(self) -> None:
         assert exceeding_on({CPU: 9, MEMORY: 1}, {CPU: 1, MEMORY: 1}, {MEMORY: 1}) == []
         assert exceeding_on({CPU: 9, MEMORY: 1}, {CPU: 1, MEMORY: 1}, {CPU: 1}) == [CPU]
         assert exceeding_on({CPU: 9}, {CPU: 1}, {CPU: 0}) == []
@@ -126,7 +126,7 @@ class TestCombining:
         assert maximum({GPU: -1}, {GPU: 4})[GPU] == 4
 
     @given(amounts, amounts)
-    def test_subtracting_what_was_added(self, left: dict[int, int], right: dict[int, int]) -> None:
+    def test_subtracting_an_added_amount(self, left: dict[int, int], right: dict[int, int]) -> None:
         both = {slot: left.get(slot, 0) + right.get(slot, 0) for slot in {*left, *right}}
         rest = subtract(both, right)
         assert all(rest.get(slot, 0) == left.get(slot, 0) for slot in {*left, *right, *rest})

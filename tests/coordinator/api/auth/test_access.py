@@ -51,7 +51,7 @@ JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs/{name}"
         ("GET", "/readyz/{check}", None),
     ],
 )
-def test_a_path_is_what_an_api_server_takes_it_for(
+def test_paths_are_read_as_an_api_server_reads_them(
     method: str, route: str, expected: object
 ) -> None:
     assert access_of(method, route, NAMED) == expected

@@ -128,9 +128,7 @@ def test_a_changed_file_counts_once_it_has_settled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["[]", "- {name: a", None, b"\xff\xfe"])
-def test_a_bad_file_changes_nothing_but_what_is_said(
-    tmp_path: Path, bad: str | bytes | None
-) -> None:
+def test_a_bad_file_changes_only_the_message(tmp_path: Path, bad: str | bytes | None) -> None:
     path = tmp_path / "tokens.yaml"
     token = new_token()
     path.write_text(entry("a", "view", token))

@@ -121,7 +121,7 @@ def test_a_pair_that_does_not_belong_together_changes_nothing(files: Files) -> N
     assert pair.check().look() == ""
 
 
-def test_files_that_go_away_leave_what_was_there(files: Files) -> None:
+def test_deleted_files_leave_the_last_content(files: Files) -> None:
     pair = ServingCertificate(files.certificate, files.key)
     files.key.unlink()
     assert not pair.look()

@@ -220,7 +220,9 @@ def test_sets_keep_their_form(obj: dict[str, Any]) -> None:
 
 @settings(max_examples=examples(200))
 @given(PODS, PODS)
-def test_one_author_gets_what_he_says(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_the_last_apply_of_one_author_decides(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
     """An author's last apply decides the object, and applying it again changes nothing."""
     live = applied(applied(None, first), second, now=T2)
     assert trimmed(plain(live)) == trimmed(second)

@@ -86,7 +86,7 @@ async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
     assert result.err.count("limit=2") == 3
 
 
-async def test_it_asks_what_it_may_do(kubectl: Kubectl) -> None:
+async def test_kubectl_auth_can_i_answers(kubectl: Kubectl) -> None:
     assert (await kubectl.ok("auth", "can-i", "create", "pods")).strip() == "yes"
     assert (await kubectl.ok("auth", "can-i", "*", "*")).strip() == "yes"
 

@@ -158,7 +158,7 @@ async def test_members_of_a_gang_come_all_where_it_is_cut_among_them(
 
 
 @given(st.lists(st.integers(1, 8), max_size=20).map(sorted))
-def test_no_number_of_a_stream_hides_what_follows(versions: list[int]) -> None:
+def test_no_stream_id_hides_later_entries(versions: list[int]) -> None:
     numbers = resumable(versions)
     assert numbers == sorted(numbers)
     for i, number in enumerate(numbers):

@@ -53,14 +53,16 @@ async def test_from_a_version_on(client: Client, service: Running) -> None:
 
 
 @pytest.mark.parametrize("since", [{}, {"resourceVersion": "0"}])
-async def test_with_what_is_there(client: Client, service: Running, since: dict[str, str]) -> None:
+async def test_a_watch_begins_with_the_present_objects(
+    client: Client, service: Running, since: dict[str, str]
+) -> None:
     async with client.watch(NODES, **since) as lines:
         assert [await lines.named() for _ in range(2)] == [("ADDED", "n1"), ("ADDED", "n2")]
         await submit(service, node("n3"))
         assert await lines.named() == ("ADDED", "n3")
 
 
-async def test_the_end_of_what_is_there_is_marked(client: Client) -> None:
+async def test_the_end_of_the_present_objects_is_marked(client: Client) -> None:
     async with client.watch(NODES, allowWatchBookmarks="true", **INITIAL) as lines:
         for _ in range(2):
             assert (await lines.next())["type"] == "ADDED"

@@ -173,7 +173,7 @@ async def test_kubectl_create_makes_quotas_budgets_and_classes(
     assert await spec("priorityclass", "low", "--value=-5", field="value") == -5
 
 
-async def test_a_list_names_what_has_no_name(service: Running) -> None:
+async def test_a_list_generates_missing_names(service: Running) -> None:
     items = [config_map(), config_map() | {"metadata": {"generateName": "made-"}}]
     body = a_list(*items, items[1])
     async with aiohttp.ClientSession(service.url) as session:

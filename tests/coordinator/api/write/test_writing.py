@@ -156,7 +156,7 @@ async def test_an_unknown_priority_class_is_a_warning(client: WriteClient) -> No
 # --- replace ----------------------------------------------------------------------------------
 
 
-async def test_replace_with_what_was_read(client: WriteClient) -> None:
+async def test_replace_with_a_changed_copy_of_the_read_object(client: WriteClient) -> None:
     _, read = await client.create(queue(weight=1))
     read["spec"]["weight"] = 5
     code, new = await client.send("PUT", "Queue/q", read)

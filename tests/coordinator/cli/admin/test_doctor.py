@@ -279,7 +279,7 @@ def test_a_ledger_elsewhere(short_dir: Path, embedded_server: EmbeddedServer) ->
     assert "redis://127.0.0.1:1" in gone.found
 
 
-def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> None:
+def test_an_external_ledger_that_loses_acknowledged_writes(short_dir: Path) -> None:
     server = EmbeddedServer(short_dir, short_dir / "data")
     server.start()
     where = place(short_dir, redis_url=server.url)

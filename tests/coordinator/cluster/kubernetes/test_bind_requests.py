@@ -135,7 +135,7 @@ async def test_an_older_event_does_not_replace_a_newer_bind_request() -> None:
     assert book.of(KEY) is None
 
 
-async def test_a_list_ends_what_is_not_in_it() -> None:
+async def test_a_list_ends_the_objects_that_it_lacks() -> None:
     book = BindRequestBook()
     assert not book.complete
     book.take(read(request()))

@@ -81,7 +81,7 @@ async def test_the_first_ledger_holds_the_lease_and_shares_it_with_its_successor
     assert "ledger a" in other.why
 
 
-async def test_it_ends_without_renewals_by_the_clock_of_who_waits() -> None:
+async def test_a_lease_ends_without_renewals_by_the_waiters_clock() -> None:
     server = OneLease()
     first, other = server.of("a"), server.of("b")
     await first.look()

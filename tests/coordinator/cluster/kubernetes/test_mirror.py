@@ -232,7 +232,7 @@ def test_a_resize_of_others_counts_while_it_lasts() -> None:
     assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}
 
 
-def test_intake_hears_of_a_resize_and_not_of_what_is_as_asked() -> None:
+def test_intake_gets_only_resizes_that_differ_from_the_spec() -> None:
     mirror = listed(
         resized_pod("a", requested="2", has="6"), resized_pod("b", requested="2", has="2")
     )
@@ -250,7 +250,7 @@ def test_intake_hears_of_a_resize_and_not_of_what_is_as_asked() -> None:
     assert "status" not in again
 
 
-def test_a_pod_of_ours_counts_beside_the_books_with_what_a_resize_added() -> None:
+def test_a_resized_pod_of_ours_counts_its_addition() -> None:
     mirror = listed(resized_pod("a", requested="2", has="2"))
     [item] = mirror.take_delta(10).items
     admit(mirror, "a")

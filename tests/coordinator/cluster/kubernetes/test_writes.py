@@ -59,7 +59,7 @@ def test_a_look(answer: msgspec.Raw | None, looked: PodVerdict) -> None:
     assert of_pod(None if answer is None else pod_of(answer), uid="u", node="n") == looked
 
 
-def test_the_limit_shrinks_once_for_what_was_under_way_and_grows_again() -> None:
+def test_the_limit_shrinks_once_for_open_turns_and_grows_again() -> None:
     limit = RequestLimit(96)
     for _ in range(50):
         limit.overloaded(1.0)

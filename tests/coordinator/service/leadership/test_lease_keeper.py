@@ -191,7 +191,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_it_is_never_sure_beyond_what_the_ledger_granted(
+def test_a_keeper_is_sure_no_longer_than_the_granted_lease(
     happens: list[tuple[str, float, float]],
 ) -> None:
     """In any history: while it is sure, the ledger's lease, which began when the request arrived

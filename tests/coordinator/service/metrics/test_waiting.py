@@ -78,7 +78,9 @@ async def test_metrics_separate_impossible_jobs_from_waits_for_quota(
     assert total(series, "unadmitted_jobs", queue="small", reason="ExceedsCapability") == 1
 
 
-async def test_a_queue_tells_what_it_has_wants_and_deserves(tmp_path: Path, redis_url: str) -> None:
+async def test_a_queue_shows_allocated_requested_and_deserved(
+    tmp_path: Path, redis_url: str
+) -> None:
     async with running(redis_url, tmp_path) as service:
         await submit(service, node(0, 8), queue("a", capability={GPU: "6", "cpu": "7.5"}))
         await submit(service, gang("runs", tasks=4, queue="a"), gang("waits", tasks=3, queue="a"))

@@ -35,7 +35,7 @@ def waiting(lines: int) -> Coordinator:
     return Coordinator(new_order, Dispatcher(1))
 
 
-async def test_a_long_walk_gives_the_loop_back_and_counts_what_one_look_counts(
+async def test_a_long_walk_yields_to_the_loop_and_counts_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sliced_counts, "SLICE_SECONDS", 0.0)

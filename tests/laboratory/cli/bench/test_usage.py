@@ -19,7 +19,7 @@ from tests.coordinator.cli.conftest import Quadrant
 HEAVY = ("ray", "numpy", "aiohttp", "redis", "pydantic_settings")
 
 
-def test_a_policy_is_checked_without_what_only_runs_it(tmp_path: Path) -> None:
+def test_a_policy_is_checked_without_the_runtime_packages(tmp_path: Path) -> None:
     """NumPy is what plugins compute with: they are asked only where the file reads well."""
     file = tmp_path / "policy.yaml"
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n")

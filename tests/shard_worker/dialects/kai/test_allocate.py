@@ -239,7 +239,7 @@ def test_shares_of_several_devices_are_of_distinct_ones() -> None:
     assert names == ["kai-gpu/0", "kai-gpu/1"]
 
 
-def test_a_share_of_what_is_leaving_is_a_promise() -> None:
+def test_a_share_of_a_releasing_device_is_a_promise() -> None:
     cluster = KaiCluster()
     cluster.node("a", gpus=1)
     cluster.job("leaving", on=["a"], status=Status.RELEASING, holding=[whole(0)])
@@ -373,7 +373,7 @@ def test_no_node_queue_or_gang_is_left_in_part(
             assert bound == 0 or pod_set.satisfied
 
 
-def test_the_next_job_of_the_tree_follows_what_its_queues_hold() -> None:
+def test_the_next_job_of_the_tree_follows_the_shares_of_its_queues() -> None:
     """With their next job: 1/2 and 1/4 of their shares; then 1/2 both, and 0 and 1/4 without it;
     then the left one is above its quota."""
     cluster = KaiCluster()

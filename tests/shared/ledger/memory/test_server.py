@@ -367,7 +367,7 @@ def test_a_hash_is_read_whole(size: int) -> None:
     assert server.hash(HASH) == {b"%d" % n: b"v%d" % n for n in range(size)}
 
 
-def test_a_copy_has_nothing_of_what_came_after_it() -> None:
+def test_a_copy_has_nothing_that_came_after_it() -> None:
     server = MemoryServer(clock=lambda: 0.0, nonce=lambda: "", streams=[LOG])
     client = MemoryClient(server)
 

@@ -313,7 +313,7 @@ async def test_records_of_another_schema_are_not_blessed(scripts: Scripts) -> No
     assert await scripts.ledger._run("bless", COORDINATOR, leader, *output) == [4]
 
 
-async def test_a_take_up_goes_on_where_it_was_for_who_leads(scripts: Scripts) -> None:
+async def test_a_take_up_continues_for_the_leader_alone(scripts: Scripts) -> None:
     """Else nothing of it is written: by nobody else, and not from a schema or a progress before."""
     leader, begun = scripts.desk.epochs[COORDINATOR], TakeUpProgress(SCHEMA).encode()
 

@@ -113,7 +113,7 @@ def test_a_turn_takes(tree: Tree, tasks: str) -> None:
     assert names(tasks_to_allocate(tree)) == tasks
 
 
-def test_only_a_simulation_places_what_is_evicted_in_it() -> None:
+def test_only_a_simulation_places_its_evicted_tasks() -> None:
     tree = flat(2, "elp")
     assert names(tasks_to_allocate(tree, simulated=True)) == "a0 a2"
     assert names(tasks_to_allocate(tree)) == ""
@@ -123,7 +123,7 @@ def test_only_a_simulation_places_what_is_evicted_in_it() -> None:
     ("tree", "tasks"),
     [(flat(3, "ppree"), "a3 a4"), (flat(4, "ppree"), "a3 a4 a0"), (flat(1, "ppre"), "a3")],
 )
-def test_a_simulation_places_who_is_evicted_before_who_is_new(tree: Tree, tasks: str) -> None:
+def test_a_simulation_places_evicted_tasks_before_new_ones(tree: Tree, tasks: str) -> None:
     """With new members for the missing ones the gang was whole in the session alone: what was
     committed evicted six of eleven and promised one of them a place (seed 160527)."""
     assert names(tasks_to_allocate(tree, simulated=True)) == tasks

@@ -110,7 +110,7 @@ def test_a_broken_gang_has_its_grace(
     assert judge(stale=stale, since=since, grace=grace, now=100.0) == found
 
 
-def test_only_what_asks_for_no_less_is_hopeless() -> None:
+def test_only_an_equal_or_larger_request_is_hopeless() -> None:
     failed = FailedSearches()
     failed.failed("kind", [{0: 2, 1: 1}])
     assert failed.is_hopeless("kind", [{0: 2, 1: 1}])

@@ -71,14 +71,16 @@ def regular(gpus: list[int], begin: int = START) -> list[UsageSample]:
         (UsageWindow(kind=WindowKind.TUMBLING, size=600.0, start=2.0 * START), [8] * 10, 0.0),
     ],
 )
-def test_a_window_counts_what_is_in_it(window: UsageWindow, gpus: list[int], usage: float) -> None:
+def test_a_window_counts_the_samples_in_it(
+    window: UsageWindow, gpus: list[int], usage: float
+) -> None:
     samples = regular(gpus)
     now = samples[-1].at
     assert naive(samples, window, now) == pytest.approx(usage)
     assert gpu_usage(buckets_of(samples, window), window, now) == pytest.approx(usage, abs=1e-8)
 
 
-def test_each_resource_is_a_part_of_what_there_was_of_it() -> None:
+def test_each_resource_is_a_fraction_of_its_capacity() -> None:
     window = UsageWindow(size=3600.0)
     held = {"q": Amounts(cpu=25_000, memory=500 * MEMORY_UNIT, gpu=1_000), "idle": NOTHING}
     capacity = CAPACITY._replace(memory=0)

@@ -78,7 +78,7 @@ def test_the_order_of_victims_is_the_same(drawn: DrawnTurn, action: str) -> None
 
 @SLOW
 @given(clusters(), st.sampled_from(ACTIONS))
-def test_columns_say_of_a_job_what_its_object_says(drawn: DrawnTurn, action: str) -> None:
+def test_columns_of_a_job_equal_its_object(drawn: DrawnTurn, action: str) -> None:
     ssn, job = opened(drawn, by_columns=True)
     other_ssn, other_job = opened(drawn, by_columns=False)
     for session, own in ((ssn, job), (other_ssn, other_job)):
@@ -228,7 +228,7 @@ def test_nodes_of_a_gang_are_ranked_in_its_task_order() -> None:
     assert scenarios(by_columns=True) == expected
 
 
-def test_nobody_who_may_not_lose_is_made_an_object() -> None:
+def test_jobs_of_queues_within_their_quota_are_not_read() -> None:
     """A reclaim from a queue within its quota looks at none of its jobs."""
     cluster = full(80, tasks=2)
     cluster._queues[1] = replace(cluster._queues[1], gpu=replace(cluster._queues[1].gpu, quota=-1))

@@ -87,7 +87,7 @@ def test_an_overused_queue_is_dropped_for_the_rest_of_the_action() -> None:
     assert allocate_job(ssn, job_of(ssn, "b")) is AllocateResult.NOTHING
 
 
-def test_a_job_that_is_only_pipelined_binds_nothing_but_holds_what_it_took() -> None:
+def test_a_pipelined_job_binds_nothing_and_keeps_its_places() -> None:
     cluster = Cluster("gang", "predicates")
     cluster.node("n", cpu=2)
     cluster.job("leaves", on=["n"], status=Status.RELEASING)

@@ -88,7 +88,7 @@ class TestBetweenJobs:
         assert session.committed == []
         assert image(session) == before
 
-    def test_it_stops_at_what_the_gang_needs(self) -> None:
+    def test_eviction_stops_at_the_need_of_the_gang(self) -> None:
         c = cluster()
         c.node("n", cpu=4)
         c.job("low", tasks=4, minimum=0, on=["n"] * 4, priority=1)
@@ -337,7 +337,7 @@ class TestDryRun:
         assert image(session) == before
 
 
-def test_a_job_alone_gets_what_the_action_would_give_it() -> None:
+def test_a_lone_job_gets_the_same_from_turn_and_action() -> None:
     c = cluster()
     c.node("n", cpu=4)
     c.job("low", tasks=4, minimum=1, on=["n"] * 4, priority=1)

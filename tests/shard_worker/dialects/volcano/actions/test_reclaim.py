@@ -185,7 +185,7 @@ def test_the_queue_that_is_last_in_order_pays_first() -> None:
     assert c.run().evicted == ["default/b-2"]
 
 
-def test_a_job_alone_gets_what_the_action_would_give_it() -> None:
+def test_a_lone_job_gets_the_same_from_turn_and_action() -> None:
     c = cluster()
     full(c, "n")
     c.job("poor", queue="poor", tasks=2)

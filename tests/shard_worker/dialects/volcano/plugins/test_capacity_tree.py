@@ -52,7 +52,7 @@ def test_a_child_takes_over_the_limits_it_does_not_set() -> None:
     assert [above.queue.name for above in queue_branches["child"].above] == ["parent"]
 
 
-def test_siblings_leave_each_other_what_is_guaranteed() -> None:
+def test_siblings_leave_each_other_their_guarantees() -> None:
     parent = Queue(1, "parent", parent=0, capability=((CPU, 8000),))
     one = Queue(2, "one", parent=1, guarantee=((CPU, 3000),))
     two = Queue(3, "two", parent=1, guarantee=((CPU, 1000),))

@@ -62,7 +62,7 @@ def test_an_inqueue_job_counts_with_its_whole_min_resources() -> None:
     assert session.world.promised == {CPU: 4000} and session.world.inqueue == {CPU: 2000}
 
 
-def test_a_running_job_counts_with_what_it_lacks() -> None:
+def test_a_running_job_counts_with_its_missing_minimum() -> None:
     cluster = overcommitted()
     asks = cluster.requests
     least = asks(cpu=4)

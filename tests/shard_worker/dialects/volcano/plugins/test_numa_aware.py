@@ -92,7 +92,7 @@ def test_cpu_lists(text: str, cpus: set[int]) -> None:
     st.lists(st.integers(1, 8), min_size=1, max_size=6),
     st.integers(0, 20),
 )
-def test_taking_takes_what_is_there_and_no_more(sizes: list[int], cores: int) -> None:
+def test_taking_cores_stops_at_the_free_ones(sizes: list[int], cores: int) -> None:
     left = Counter(dict(enumerate(sizes)))
     take(left, cores)
     assert sum(left.values()) == max(sum(sizes) - cores, 0)

@@ -221,7 +221,7 @@ class TestHooks:
     def test_a_queue_that_just_came_is_not_overused(self, session: Session) -> None:
         assert not session.overused(queue(3, {CPU: 1}), cluster({CPU: 8000}))
 
-    def test_allocatable_within_the_share_in_what_is_asked_for(self, session: Session) -> None:
+    def test_allocatable_within_the_share_of_requested_resources(self, session: Session) -> None:
         info = queue(0, {CPU: 9000, MEMORY: 10}, allocated={CPU: 5000, MEMORY: 0})
         other = queue(1, {CPU: 9000, MEMORY: 10})
         totals = cluster({CPU: 8000, MEMORY: 20, PODS: 1}, info, other)

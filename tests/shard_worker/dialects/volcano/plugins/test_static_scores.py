@@ -58,7 +58,7 @@ def scored(scorer: Scorer, cls: TaskClass, nodes: Sequence[Node | None]) -> list
 class TestPreferredNodes:
     NODES = (node(0, labels={"zone": "a"}), node(1, labels={"zone": "b"}), node(2), None)
 
-    def test_the_weights_of_what_is_met_are_added(self) -> None:
+    def test_the_weights_of_matching_terms_are_added(self) -> None:
         cls = prefers((10, zone("a")), (5, zone("a", "b")))
         assert scored(PreferredNodes(weight=2), cls, self.NODES) == [30, 10, 0, 0]
 

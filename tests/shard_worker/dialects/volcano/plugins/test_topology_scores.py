@@ -188,7 +188,7 @@ def test_the_lowest_tier_first_and_only_where_the_minimum_fits() -> None:
     assert names(inside) == [["row0"]]  # a job without sub groups is looked at once
 
 
-def test_for_evictions_the_widest_first_what_runs_there_does_not_count() -> None:
+def test_evictions_try_the_widest_domain_first_without_counting_residents() -> None:
     cluster = racks(2, 2, 1)
     cluster.job("runs", tasks=4, on=["r0-0", "r0-1", "r1-0", "r1-1"])
     cluster.job("x", tasks=2, topology=TIER_2, min_resources=cluster.requests(cpu=2))

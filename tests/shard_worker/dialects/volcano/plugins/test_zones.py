@@ -47,7 +47,7 @@ class TestHours:
 
 
 class TestTdm:
-    def test_a_zone_takes_who_may_go_again_and_only_in_its_hours(self) -> None:
+    def test_a_revocable_zone_takes_preemptable_pods_in_its_hours_only(self) -> None:
         for hour, members, placed in ((12, MAY_GO, 1), (12, {}, 0), (9, MAY_GO, 0)):
             c = tdm(hour=hour)
             c.node("n", labels=ZONE)
