@@ -226,9 +226,12 @@ class KubernetesCluster:
         """Wait while a task may be on a node without our knowing: after a change of leader, until
         everything was listed. It would be taken for lost, and its room for free. Raises
         ClusterTimeout where that takes long."""
+        await self._until(lambda: self.mirror.accounts_for_all)
+
+    async def _until(self, known: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(LIST_SECONDS):
-                while not self.mirror.accounts_for_all:  # noqa: ASYNC110 - intake has a part in it
+                while not known():  # noqa: ASYNC110 - intake has a part in it
                     await asyncio.sleep(TICK_SECONDS)
         except TimeoutError:
             raise ClusterTimeout("not every pod was listed yet") from None
@@ -241,7 +244,9 @@ class KubernetesCluster:
         return answers
 
     async def delete(self, tasks: list[str], uids: list[str] | None = None) -> StopAnswers:
-        await self._all_known()
+        # Not for pods that are new to intake: one of them may have the name of a deleted one, and
+        # is admitted once this call has ended that one's task (decision 0089).
+        await self._until(lambda: self.mirror.accounts_for_books)
         rows = self.mirror.pods.rows([read_task(name) for name in tasks])
         live = [row for row in rows if row is not None and not row.gone]
         pending: list[PodRow] = []

@@ -64,6 +64,28 @@ async def test_a_takeover_keeps_running_pods_and_records_missed_ends(
     assert nodes["after"] != nodes[RUNS], "the room of what runs was not free"
 
 
+async def test_a_pod_that_took_the_name_of_another_on_its_node_holds_up_no_next_leader(
+    cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
+) -> None:
+    """It can be a task only when the one that had its name is forgotten, which the driver must
+    answer before every pod is a task."""
+    await cluster.create(node("n1"))
+    kubeconfig = proxied.kubeconfig
+    async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:
+        await cluster.create(pod("again"))
+        await first.until_bound("again")
+        await until(lambda: first.states()["bound"] == 1)
+    before = (await first.pods())["again"]
+    await cluster.delete(path_of(before), gracePeriodSeconds="0")
+    author_bound = pod("again")
+    author_bound["spec"]["nodeName"] = "n1"
+    await cluster.create(author_bound)
+    async with followed(redis_url, short_dir / "b", cluster, kubeconfig) as second:
+        await cluster.create(pod("after"))
+        await second.until_bound("after")
+        await until(lambda: second.states()["bound"] == 2)
+
+
 async def test_a_group_that_went_before_its_pods_holds_up_no_next_leader(
     cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
 ) -> None:

@@ -119,6 +119,8 @@ class Mirror:
         self._expected: dict[PodKey, str] = {}
         """Pods that intake has from before, and those that had nodes before it had them, with their
         uids, until we know which tasks they are."""
+        self._new_to_intake: set[PodKey] = set()
+        """The second kind of these: no task of the books can be one of them."""
         self._changed: dict[ObjectKey, msgspec.Raw | PodObject] = {}
         self._gone: dict[ObjectKey, None] = {}
         self._written: dict[ObjectKey, int] = {}
@@ -148,6 +150,11 @@ class Mirror:
         """Whether what is not here is nowhere: everything was listed, and each pod that the books
         have from before, or that has its node from before, is a task here, or gone."""
         return self.complete and not self._expected
+
+    @property
+    def accounts_for_books(self) -> bool:
+        """The same of the pods that the books have from before alone."""
+        return self.complete and self._expected.keys() <= self._new_to_intake
 
     @property
     def waiting(self) -> int:
@@ -203,8 +210,11 @@ class Mirror:
         """Pods of the first list that are on nodes and that intake has yet to hear of: an empty
         ledger knows none of them, and would take their room for free."""
         for key, change in self._changed.items():
-            if isinstance(change, PodObject) and spec_of(change.spec).node_name:
-                self._expected.setdefault(key[1:], change.metadata.uid)
+            if not isinstance(change, PodObject) or not spec_of(change.spec).node_name:
+                continue
+            if key[1:] not in self._expected:
+                self._expected[key[1:]] = change.metadata.uid
+                self._new_to_intake.add(key[1:])
 
     def take(self, kind: str, raw: msgspec.Raw) -> None:
         """Take an object as it is now. One that cannot be read is quarantined, alone: whoever may
