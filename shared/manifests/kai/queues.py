@@ -18,7 +18,7 @@ from shared.model.kai import (
     KaiShare,
     KaiTopology,
 )
-from shared.units.slots import LIMIT
+from shared.units.slots import LIMIT, MOST_IN_TOTAL
 
 _LEVELS = 16
 """Maximum levels of a topology, as KAI has it."""
@@ -67,14 +67,27 @@ def _share(resources: Fields, name: str) -> KaiShare:
         quota=_amount(share, "quota", unit),
         # KAI's own tests have weights of -1, among siblings who all have it: it divides by their
         # sum, so that they are equals.
-        weight=_amount(share, "overQuotaWeight", _WEIGHT, unlimited=-_WEIGHT),
+        weight=_weight(share),
         limit=_amount(share, "limit", unit),
     )
 
 
-def _amount(share: Fields, name: str, unit: int, *, unlimited: int = UNLIMITED) -> int:
-    """A number of KAI's in units of the slot, rounded down; 0 if it is absent. ``unlimited``: what
-    -1 is read as."""
+def _weight(share: Fields) -> int:
+    """A queue's weight in thousandths."""
+    units = _units(share, "overQuotaWeight", _WEIGHT)
+    if units is not None and units >= LIMIT:
+        raise share.wrong("overQuotaWeight", f"too large; stay below {LIMIT // _WEIGHT}")
+    return -_WEIGHT if units is None else units
+
+
+def _amount(share: Fields, name: str, unit: int) -> int:
+    """A quota or a limit in units of the slot; as much as totals can have where it is more."""
+    units = _units(share, name, unit)
+    return UNLIMITED if units is None else min(units, MOST_IN_TOTAL)
+
+
+def _units(share: Fields, name: str, unit: int) -> int | None:
+    """A number of KAI's in units, rounded down; 0 if it is absent, None for -1."""
     value = share.data.get(name)
     if value is None:
         return 0
@@ -83,13 +96,10 @@ def _amount(share: Fields, name: str, unit: int, *, unlimited: int = UNLIMITED) 
         raise share.wrong(name, "not a number; write one without quotes or a unit")
     exact = Decimal(repr(value))
     if exact == -1:
-        return unlimited
+        return None
     if exact < 0:
         raise share.wrong(name, "negative; write 0 or more, or -1")
-    units = exact * unit
-    if units >= LIMIT:
-        raise share.wrong(name, f"too large; stay below {LIMIT // unit}")
-    return int(units.to_integral_value(rounding=ROUND_FLOOR))
+    return int((exact * unit).to_integral_value(rounding=ROUND_FLOOR))
 
 
 def finer_amounts(obj: Mapping[str, object]) -> Iterator[str]:
@@ -102,7 +112,9 @@ def finer_amounts(obj: Mapping[str, object]) -> Iterator[str]:
         share = resources.get(name)
         units = {"quota": unit, "limit": unit, "overQuotaWeight": _WEIGHT}
         for field, value in share.items() if isinstance(share, dict) else ():
-            if type(value) is float and Decimal(repr(value)) * units[field] % 1:
+            if type(value) is not float or value.is_integer():
+                continue
+            if Decimal(repr(value)) * units[field] % 1:
                 yield f"spec.resources.{name}.{field}"
 
 

@@ -57,6 +57,12 @@ def test_a_resource_that_is_absent_has_nothing() -> None:
     assert (read.parent, read.reclaim_min_runtime) == ("", None)
 
 
+def test_amounts_of_a_queue_are_as_large_as_totals_are() -> None:
+    of_memory = {"quota": 22_517_998_136, "limit": 1e300}  # 10,000 nodes of 2Ti, in megabytes
+    share = read_kai_queue(queue(resources={"memory": of_memory})).memory
+    assert (share.quota, share.limit) == (22_517_998_136 * 10**6, 2**63 - 1)
+
+
 def test_times_of_protection_are_seconds() -> None:
     read = read_kai_queue(queue(preemptMinRuntime="1m30s", reclaimMinRuntime="0s"))
     assert (read.preempt_min_runtime, read.reclaim_min_runtime) == (90, 0)
@@ -70,8 +76,7 @@ def test_times_of_protection_are_seconds() -> None:
         ({"resources": {"gpu": {"quota": "1"}}}, "spec.resources.gpu.quota", "not a number"),
         ({"resources": {"gpu": {"quota": -2}}}, "spec.resources.gpu.quota", "negative"),
         ({"resources": {"gpu": {"overQuotaWeight": -2}}}, "overQuotaWeight", "negative"),
-        ({"resources": {"gpu": {"quota": 1e300}}}, "spec.resources.gpu.quota", "too large"),
-        ({"resources": {"gpu": {"limit": 2**53}}}, "spec.resources.gpu.limit", "too large"),
+        ({"resources": {"gpu": {"overQuotaWeight": 1e300}}}, "overQuotaWeight", "too large"),
         ({"resources": {"gpu": {"qouta": 1}}}, "spec.resources.gpu.qouta", "did you mean quota"),
         ({"parentQueue": "team"}, "spec.parentQueue", "the queue itself"),
         ({"reclaimMinRuntime": "-5m"}, "spec.reclaimMinRuntime", "not a duration"),
