@@ -63,7 +63,8 @@ def _pods(results: Iterable[ReplayResult]) -> dict[str, str]:
 
 
 def _decisions(result: ReplayResult) -> Iterator[tuple[str, str]]:
-    yield from ((pod, f"bind to {node}") for pod, node in result.binds.items())
+    places = result.binds | result.awaiting_volumes
+    yield from ((pod, f"bind to {node}") for pod, node in places.items())
     yield from ((pod, "evict") for pod in result.evicted)
     yield from ((pod, f"promise {node}") for pod, node in result.pipelined.items())
 

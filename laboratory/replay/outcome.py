@@ -37,10 +37,13 @@ class ReplayResult:
     """Evicted pod -> (node, rule); for display."""
     alone: dict[str, list[str]] = field(default_factory=dict)
     """Pending pod without a PodGroup -> reasons."""
+    awaiting_volumes: dict[str, str] = field(default_factory=dict)
+    """Placed pod -> node, to be bound once its volumes are."""
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON; ``pods`` only if pods without a PodGroup are pending."""
-        document = {
+        """As JSON; ``pods`` only if pods without a PodGroup are pending, ``awaitingVolumes`` only
+        if placed pods wait for a volume."""
+        document: dict[str, Any] = {
             "id": self.id,
             "binds": self.binds,
             "evicted": self.evicted,
@@ -49,7 +52,11 @@ class ReplayResult:
             "tasks": self.tasks,
         }
         alone = {pod: {"reasons": reasons} for pod, reasons in self.alone.items()}
-        return {**document, "pods": alone} if alone else document
+        if alone:
+            document["pods"] = alone
+        if self.awaiting_volumes:
+            document["awaitingVolumes"] = self.awaiting_volumes
+        return document
 
 
 def result_of(name: str, ssn: Session, placed_jobs: Iterable[PlacedJob]) -> ReplayResult:
@@ -59,13 +66,13 @@ def result_of(name: str, ssn: Session, placed_jobs: Iterable[PlacedJob]) -> Repl
     operations = ssn.committed
     groups = [job for job in world.session_jobs() if job.job.kind == "PodGroup"]
     skipped = [s for s in placed_jobs if s.job.kind == "PodGroup" and s.job.jid not in world.jobs]
+    placed = [op for op in operations if op.kind is OpKind.ALLOCATE]
+    waiting = {op.task.key for op in placed if _waits_for_volume(world, op.task)}
+    nodes = {op.task.key: world.node(op.row).name for op in placed}
     result = ReplayResult(
         id=name,
-        binds={
-            op.task.key: world.node(op.row).name
-            for op in operations
-            if op.kind is OpKind.ALLOCATE and not _waits_for_volume(world, op.task)
-        },
+        binds={pod: node for pod, node in nodes.items() if pod not in waiting},
+        awaiting_volumes={pod: node for pod, node in nodes.items() if pod in waiting},
         evicted=[op.task.key for op in operations if op.kind is OpKind.EVICT],
         pipelined={
             task.key: world.node(task.row).name

@@ -83,12 +83,14 @@ def _take(
 
 
 def _without_waiting(result: ReplayResult, jobs: Mapping[int, Job], snapshot: Snapshot) -> None:
-    """Leave out placed tasks whose bind has not gone out: they wait for their volumes, which
-    nobody binds in a record."""
+    """Tell placed tasks whose bind has not gone out from the bound ones: they wait for their
+    volumes, which nobody binds in a record."""
     for jid, records in snapshot.tasks.items():
         for tix, record in records.items():
             if record.state == TaskState.BINDING and jid in jobs:
-                result.binds.pop(_pod(jobs[jid], tix), None)
+                pod = _pod(jobs[jid], tix)
+                if (node := result.binds.pop(pod, None)) is not None:
+                    result.awaiting_volumes[pod] = node
 
 
 def _pod(job: Job, tix: int) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from laboratory.replay.outcome import ReplayResult
 
 Step = Callable[[], None]
+AWAITS_VOLUMES = "bound once its volumes are"
 
 
 def run_case(
@@ -85,6 +86,10 @@ def table_of(result: ReplayResult, title: str) -> str:
     """Table of the decisions, one a line; then every PodGroup, and the waiting pods without one."""
     decided = [
         *(("bind", pod, node, "") for pod, node in sorted(result.binds.items())),
+        *(
+            ("place", pod, node, AWAITS_VOLUMES)
+            for pod, node in sorted(result.awaiting_volumes.items())
+        ),
         *(("evict", pod, *result.victims.get(pod, ("", ""))) for pod in sorted(result.evicted)),
         *(("promise", pod, node, "") for pod, node in sorted(result.pipelined.items())),
     ]
@@ -93,6 +98,8 @@ def table_of(result: ReplayResult, title: str) -> str:
         f"{title}: {len(result.binds)} bound, {len(result.evicted)} evicted, "
         f"{len(result.pipelined)} promised a node, {waits} wait"
     )
+    if result.awaiting_volumes:
+        counts += f", {len(result.awaiting_volumes)} placed and waiting for volumes"
     groups = [
         (key, str(group["phase"]), _states(result.tasks[key]), "; ".join(group["reasons"]))
         for key, group in sorted(result.pod_groups.items())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.cli.replay.replay_text import table_of
 from laboratory.replay.cases import read_cases
 from tests.builders.objects import queue
 from tests.laboratory.replay.build import (
@@ -122,6 +123,30 @@ def test_an_ephemeral_volume_is_placed_by_its_own_claim(form: str) -> None:
     there = node("n2", cpu=8, **{"kubernetes.io/hostname": "there"})
     result = decided(form, EIGHT, there, waits, claim, volume_there, under=UNDER)
     assert result.binds == {"ns/w": "n2"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_placed_pod_whose_volume_nobody_makes_is_shown_with_its_node(form: str) -> None:
+    waits = pod("w", cpu=6)
+    waits["spec"]["volumes"] = [{"name": "s", "persistentVolumeClaim": {"claimName": "c"}}]
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": "disks.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"},
+    }
+    result = decided(form, EIGHT, storage, claim, waits, under=UNDER)
+    assert (result.binds, result.awaiting_volumes) == ({}, {"ns/w": "n"})
+    assert result.as_json()["awaitingVolumes"] == {"ns/w": "n"}
+    shown = table_of(result, "now")
+    assert "1 placed and waiting for volumes" in shown and "bound once its volumes are" in shown
 
 
 @pytest.mark.parametrize("form", FORMS)
