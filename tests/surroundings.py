@@ -12,11 +12,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.kubernetes.servers.build import CACHE, cache_folder
+from tests.kubernetes.servers import build as servers
+from tests.oracle import build as oracle
 
-_NAMES = frozenset(
-    ("CI", "EXAMPLES", "KUBECTL", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", CACHE)
-)
+_NAMES = frozenset(("CI", "EXAMPLES", "KUBECTL", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR"))
 _PREFIXES = ("COV_", "HYPOTHESIS_", "LC_", "PYTEST_", "PYTHON", "SSL_CERT_")
 """Variables that a test may see of the shell: programs, and how the tests themselves are run.
 
@@ -30,8 +29,9 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
         for name, text in environ.items()
         if (name in _NAMES or name.startswith(_PREFIXES)) and name != "PYTHONDONTWRITEBYTECODE"
     }
-    # The servers of the tests are in the user's cache.
-    return environment | {CACHE: environ.get(CACHE) or str(cache_folder())}
+    # Servers and programs that are built once are in the user's cache.
+    caches = {module.CACHE: str(module.cache_folder()) for module in (servers, oracle)}
+    return environment | {name: environ.get(name) or path for name, path in caches.items()}
 
 
 class Home:

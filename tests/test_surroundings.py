@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.kubernetes.servers.build import CACHE
+from tests.kubernetes.servers.build import CACHE as SERVERS
+from tests.kubernetes.servers.build import cache_folder as servers_folder
+from tests.oracle.build import CACHE as PROGRAMS
+from tests.oracle.build import cache_folder as programs_folder
 from tests.surroundings import inherited
 
 SOME = [
@@ -67,8 +70,13 @@ def test_tests_pass_in_a_poisoned_home_and_environment(home: Path) -> None:
 
 
 def test_nothing_that_a_user_has_set_is_inherited(home: Path) -> None:
-    environment = inherited(poisoned(home) | {"PATH": "/bin", "CI": "1", CACHE: "/cache"})
-    assert environment == {"PATH": "/bin", "CI": "1", CACHE: "/cache"}
+    expected = {"PATH": "/bin", "CI": "1", SERVERS: "/servers", PROGRAMS: "/programs"}
+    assert inherited(poisoned(home) | expected) == expected
+
+
+def test_programs_that_are_built_once_are_in_no_home_of_a_test(home: Path) -> None:
+    for folder in (servers_folder(), programs_folder()):
+        assert not folder.is_relative_to(home), "it would be built in every run"
 
 
 def test_every_test_has_an_empty_home_of_its_own(home: Path) -> None:

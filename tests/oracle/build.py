@@ -23,6 +23,14 @@ PROGRAMS = ("volcano",)
 SHARED = "protocol"
 """The module that all programs have in common."""
 BUILD_SECONDS = 1800.0
+CACHE = "ORACLE_PROGRAMS"
+"""Variable with another folder for the programs than one in the user's cache."""
+
+
+def cache_folder() -> Path:
+    root = os.environ.get(CACHE)
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) if root else Path(caches) / "quadrant" / "oracle"
 
 
 def program(name: str) -> Path:
@@ -31,8 +39,7 @@ def program(name: str) -> Path:
     for folder in (name, SHARED):
         for file in sorted((FOLDER / folder).iterdir()):
             digest.update(file.name.encode() + file.read_bytes())
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "quadrant" / "oracle" / f"{name}-{digest.hexdigest()[:16]}"
+    return cache_folder() / f"{name}-{digest.hexdigest()[:16]}"
 
 
 def version(name: str, module: str) -> str:
