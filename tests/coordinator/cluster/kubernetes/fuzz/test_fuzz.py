@@ -39,8 +39,9 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[5]
 LOOP_SECONDS = 0.02
 """How long one step of a reader may hold the event loop."""
-PART = 50
-"""Altered objects that one mirror and one intake get."""
+PART = 200
+"""Altered objects that one mirror and one intake get, beside those that were not altered: to read
+these was a fifth of the time with parts of 50."""
 
 
 class Reader:
@@ -209,12 +210,12 @@ def _anew(item: Json, number: int) -> Json:
 def _read(items: list[Json], *, kai: bool) -> int:
     reader = Reader(kai=kai)
     for item in items:
+        reader.slowest = 0.0
         try:
             reader.read(item)
         except Exception as error:
             raise AssertionError(f"not read: {str(item)[:5000]}") from error
-    if reader.slowest > LOOP_SECONDS:  # or the machine was slow: then it is not, again
-        for item in items:
+        if reader.slowest > LOOP_SECONDS:  # or the machine was slow: then it is not, again
             held = min(_read_alone(item, kai=kai) for _ in range(3))
             assert held < LOOP_SECONDS, (held, str(item)[:5000])
     return len(items)
