@@ -16,7 +16,6 @@ import yaml
 
 from tests.coordinator.cli.conftest import CommandOutput, Quadrant
 from tests.end_to_end.one_process.harness import Running, running
-from tests.examples import first_of
 
 NODES = """
 apiVersion: v1
@@ -259,40 +258,39 @@ async def test_at_a_glance(gang: Command) -> None:
     assert gang_items.lines[1].startswith("server v1.")
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    first_of(
-        [
-            ("get pods train", ["train-0", "train-1"]),
-            ("delete pod/train-1 pod/", ["pod/train-0", "pod/train-1"]),
-            ("queue describe re", ["research"]),
-            ("shard describe ", ["shard-0", "shard-1"]),
-            ("debug dump s", ["shard-0", "shard-1"]),
-            ("describe podgroup ", ["train"]),
-            ("wait node/", ["node/n1", "node/n2"]),
-            ("events --for podgroup/", ["podgroup/train"]),
-            ("explain pod ", ["train-0", "train-1"]),
-            ("story podgroup ", ["train"]),
-            ("trace podgroup tr", ["train"]),
-            ("queue close re", ["research"]),
-            ("queue open re", ["research"]),
-            ("debug profile ", ["coordinator", "shard-0", "shard-1"]),
-            ("debug loglevel c", ["coordinator"]),
-            ("chaos kill ", ["coordinator", "ledger", "ray", "shard-0", "shard-1"]),
-            ("get pods --namespace d", ["default"]),
-        ],
-        5,
-    ),
-)
-async def test_every_verb_completes_names(gang: Command, words: str, names: list[str]) -> None:
+COMPLETIONS = {
+    "get pods train": ["train-0", "train-1"],
+    "describe podgroup ": ["train"],
+    "delete pod/train-1 pod/": ["pod/train-0", "pod/train-1"],
+    "wait node/": ["node/n1", "node/n2"],
+    "events --for podgroup/": ["podgroup/train"],
+    "explain pod ": ["train-0", "train-1"],
+    "story podgroup ": ["train"],
+    "trace podgroup tr": ["train"],
+    "queue describe re": ["research"],
+    "queue close re": ["research"],
+    "queue open re": ["research"],
+    "shard describe ": ["shard-0", "shard-1"],
+    "debug profile ": ["coordinator", "shard-0", "shard-1"],
+    "debug dump s": ["shard-0", "shard-1"],
+    "debug loglevel c": ["coordinator"],
+    "chaos kill ": ["coordinator", "ledger", "ray", "shard-0", "shard-1"],
+    "get pods --namespace d": ["default"],
+}
+"""Words of a command, the last one begun -> the names that fit."""
+
+
+async def test_every_verb_completes_names(gang: Command, subtests: pytest.Subtests) -> None:
     code = "from laboratory.cli.app import kubectl_complete as c; c()"
-    verb, *rest = words.split(" ")
-    if verb in ("queue", "shard", "debug", "chaos"):
-        verb, rest = f"{verb} {rest[0]}", rest[1:]
-    asking = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code, *verb.split(), "--server", gang.service.url, *rest),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, error = await asyncio.wait_for(asking.communicate(), 60.0)
-    assert (sorted(out.decode().split()), error) == (sorted([*names, ":4"]), b"")
+    for words, names in COMPLETIONS.items():
+        verb, *rest = words.split(" ")
+        if verb in ("queue", "shard", "debug", "chaos"):
+            verb, rest = f"{verb} {rest[0]}", rest[1:]
+        asking = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, *verb.split(), "--server", gang.service.url, *rest),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, error = await asyncio.wait_for(asking.communicate(), 60.0)
+        with subtests.test(words):
+            assert (sorted(out.decode().split()), error) == (sorted([*names, ":4"]), b"")
