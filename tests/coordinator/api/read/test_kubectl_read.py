@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -31,30 +32,31 @@ async def test_it_finds_every_kind(kubectl: Kubectl) -> None:
     assert "scheduling.volcano.sh/v1beta1" in await kubectl.ok("api-versions")
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ("pods -n ns", ["big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2"]),
-        ("po -A -l tier=train", ["ns", "ns", "ns"]),
-        ("pods -n ns -l tier!=train", ["big", "p1", "p2"]),
-        ("pods -n ns -l", ["p1", "p2"]),
-        ("pods -n ns --field-selector status.phase=Pending", ["big"]),
-        ("pods -n ns --field-selector status.phase!=Running,metadata.name=p1", []),
-        ("nodes", ["n1", "n2"]),
-        ("nodes -l zone=b", ["n2"]),
-        ("queues", ["default", "research"]),
-        ("vcjob -n ns", ["train"]),
-        ("hn", ["rack"]),
-        ("pc", ["high"]),
-        ("ns", ["default", "ns"]),
-        ("shards", ["shard-0", "shard-1"]),
-        ("pods", []),
-    ],
-)
-async def test_it_lists(kubectl: Kubectl, words: str, names: list[str]) -> None:
-    more = ["tier in (web,db)"] if words.endswith("-l") else []
-    text = await kubectl.ok("get", *words.split(), *more, "--no-headers")
-    assert [line.split()[0] for line in text.splitlines()] == names
+LISTS = {
+    "pods -n ns": ["big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2"],
+    "po -A -l tier=train": ["ns", "ns", "ns"],
+    "pods -n ns -l tier!=train": ["big", "p1", "p2"],
+    "pods -n ns -l 'tier in (web,db)'": ["p1", "p2"],
+    "pods -n ns --field-selector status.phase=Pending": ["big"],
+    "pods -n ns --field-selector status.phase!=Running,metadata.name=p1": [],
+    "nodes": ["n1", "n2"],
+    "nodes -l zone=b": ["n2"],
+    "queues": ["default", "research"],
+    "vcjob -n ns": ["train"],
+    "hn": ["rack"],
+    "pc": ["high"],
+    "ns": ["default", "ns"],
+    "shards": ["shard-0", "shard-1"],
+    "pods": [],
+}
+"""Words after ``kubectl get`` -> the first column."""
+
+
+async def test_it_lists(kubectl: Kubectl, subtests: pytest.Subtests) -> None:
+    for words, names in LISTS.items():
+        with subtests.test(words):
+            text = await kubectl.ok("get", *shlex.split(words), "--no-headers")
+            assert [line.split()[0] for line in text.splitlines()] == names
 
 
 async def test_a_wide_table_has_more_columns(kubectl: Kubectl) -> None:
