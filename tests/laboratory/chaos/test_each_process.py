@@ -24,6 +24,7 @@ from shared.settings.settings import load_settings
 from tests.builders.objects import DURATION, a_list, container, pod
 
 pytestmark = [
+    pytest.mark.all,  # `test_chaos_kill` kills one of each role
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
     pytest.mark.timeout(900),
@@ -108,9 +109,10 @@ def _pod(name: str) -> dict[str, Any]:
     return item
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def tree() -> AsyncIterator[ProcessTree]:
-    """A tree for each blow: the supervisor gives up a process that dies five times in a minute."""
+    """A tree for a few blows: to start one takes longer than most blows, and the supervisor gives
+    up a process that dies five times in a minute."""
     messages: list[str] = []
     with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as path:
         settings = load_settings(run_dir=Path(path), shards=2, mode="soft", standby=True)
@@ -134,6 +136,7 @@ async def tree() -> AsyncIterator[ProcessTree]:
 RAYLET, AGENT, STORE = "the raylet", "the agent of the raylet", "the control store of Ray"
 KILL, END, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
 STOPPED_SECONDS = 10.0
+BLOWS_OF_A_TREE = 3
 SHORT = [(RAYLET, END)]
 BLOWS = [
     *SHORT,
@@ -147,7 +150,7 @@ BLOWS = [
 ]
 
 
-@pytest.mark.all
+@pytest.mark.parametrize("tree", [0], indirect=True)
 async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(
     tree: ProcessTree,
 ) -> None:
@@ -157,13 +160,23 @@ async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(
 
 
 @pytest.mark.parametrize(
-    ("name", "number"),
-    [pytest.param(*blow, marks=[] if blow in SHORT else [pytest.mark.thorough]) for blow in BLOWS],
-    ids=[f"{name.replace(' ', '-')}-{number.name}" for name, number in BLOWS],
+    ("tree", "blow"),
+    [
+        pytest.param(
+            index // BLOWS_OF_A_TREE,
+            (name, number),
+            marks=[] if (name, number) in SHORT else [pytest.mark.thorough],
+            id=f"{name.replace(' ', '-')}-{number.name}",
+        )
+        for index, (name, number) in enumerate(BLOWS)
+    ],
+    indirect=["tree"],
+    scope="module",
 )
 async def test_pods_are_placed_again_after(
-    tree: ProcessTree, name: str, number: signal.Signals
+    tree: ProcessTree, blow: tuple[str, signal.Signals]
 ) -> None:
+    name, number = blow
     pids = await tree.until_whole()
     os.kill(pids[name], number)
     if number is STOP:
