@@ -48,14 +48,15 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert history.read_bytes() == HISTORY
 
 
+@pytest.mark.all
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "name",
     [
         "demo",
-        pytest.param("bench", marks=pytest.mark.all),
-        pytest.param("scaling", marks=pytest.mark.all),
+        "bench",
+        "scaling",
         pytest.param("chaos run", marks=pytest.mark.thorough),
         pytest.param("chaos measure", marks=pytest.mark.thorough),
     ],
