@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from http import HTTPStatus
 
@@ -33,24 +34,30 @@ class Inquiries:
         self._shards = shards
         self._at_once = at_once
         self._seconds = seconds
-        self._busy = 0
+        self._held: Counter[str] = Counter()
+        """Inquiries under way, by caller."""
 
     @contextlib.contextmanager
-    def turnstile(self) -> Iterator[None]:
-        """Raises Problem (429) where the limit on inquiries is reached."""
+    def turnstile(self, caller: str = "") -> Iterator[None]:
+        """Raises Problem (429) where the caller's share of the inquiries is used up: half of those
+        that others leave, and one in any case. Without a name: all of them."""
         # Refused, not queued: a worker places nothing while it answers, and a queue would keep it
         # from placing for as long as anybody asks.
-        if self._busy >= self._at_once:
+        own, free = self._held[caller], self._at_once - self._held.total()
+        if free <= 0 if not caller else own >= max(1, free):
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"{self._at_once} questions are being answered; ask again in a moment",
+                f"{self._held.total()} questions are being answered, {own} of them yours; "
+                "ask again in a moment",
                 retry_after=RETRY_AFTER,
             )
-        self._busy += 1
+        self._held[caller] += 1
         try:
             yield
         finally:
-            self._busy -= 1
+            self._held[caller] -= 1
+            if not self._held[caller]:
+                del self._held[caller]
 
     async def ask(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
         """One finding per turn. Raises NoAnswer."""

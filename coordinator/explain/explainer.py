@@ -30,6 +30,7 @@ from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import BY_KIND
+from coordinator.intake.principal import asker
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, SchedulingStatus, deleted_members
 from coordinator.objects.timeline import Happening, Stories, Story
@@ -90,7 +91,7 @@ class Explainer:
             answer = explain_ended(document, self._events_of(document.key), self._clock())
             return {"apiVersion": API_VERSION, "kind": "Explanation", **answer}
         subject = find_subject(self._core, registry, kind, namespace=namespace, name=name)
-        with self._inquiries.turnstile():
+        with self._inquiries.turnstile(asker()):
             return await self._explain(kind, subject)
 
     # --- the answer -----------------------------------------------------------------------------

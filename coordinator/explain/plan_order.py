@@ -17,7 +17,7 @@ from shard_worker.session_model.queue_totals import charge, link, used
 from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo, add
 from shared.codec.packed import replace
 from shared.messages.messages import Group, TaskRun, TaskState, Turn
-from shared.model.model import TaskClass
+from shared.model.model import Requests, TaskClass
 from shared.slices import Steps
 
 FEW_JOBS = 8
@@ -58,6 +58,7 @@ def picked(
     cluster = plan_totals(order.accounts.cluster, jobs, classes)
     result = PickedTurns([], {})
     remaining = {number: 0 for number, job in enumerate(jobs) if job.turns}
+    requests = [[_requests(turn, classes) for turn in job.turns] for job in jobs]
     out: set[int] = set()
     """Jobs with a turn under way: each has one at a time, and others are picked meanwhile."""
     while remaining:
@@ -65,17 +66,13 @@ def picked(
         if not (free := remaining.keys() - out):
             out.clear()
             continue
-        keys = {
-            number: _key(
-                order, jobs[number], jobs[number].turns[remaining[number]], classes, cluster
-            )
-            for number in free
-        }
-        first = min(keys, key=keys.__getitem__)
+        keys = _PickKeys(order, cluster)
+        wanted = {number: requests[number][remaining[number]] for number in free}
+        first = min(free, key=lambda number: keys.of(jobs[number], wanted[number]))
         job, at = jobs[first], remaining[first]
         turn, queue = job.turns[at], cluster.queues[job.queue.queue.qid]
-        requests = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
-        if not within_capability(queue, requests):
+        asked = dict(wanted[first])
+        if not within_capability(queue, asked):
             del remaining[first]
             if not at:
                 result.denied[first] = _frozen(queue)
@@ -83,7 +80,7 @@ def picked(
         result.turns.append((first, at, turn))
         if (first, at) not in misses:
             hold(job.state, turn.runs, classes)
-            charge(queue, requests.items(), 1)
+            charge(queue, asked.items(), 1)
         out.add(first)
         remaining[first] = at + 1
         if at + 1 == len(job.turns):
@@ -140,29 +137,43 @@ def plan_totals(
     return replace(cluster, queues=queues)
 
 
-def _key(
-    order: Order,
-    job: PlannedJob,
-    turn: Turn,
-    classes: dict[int, TaskClass],
-    cluster: ClusterInfo,
-) -> tuple[Any, ...]:
-    """Sort key of a planned job: jobs within their queue's share first, then jobs that borrow,
-    where the policy does not choose by a tree of queues."""
-    session, queue = order.session, cluster.queues[job.queue.queue.qid]
-    written = job.state.job
-    borrows = session.overused(queue, cluster)
-    if session.queue_choice is None and not borrows:
-        requests = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
-        borrows = not session.allocatable(queue, tuple(sorted(requests.items())), cluster)
-    return (
-        borrows,
-        session.queue_key(queue, cluster),
-        queue.queue.name,
-        session.job_key(job.state.info, cluster),
-        written.created,
-        written.jid,
-    )
+def _requests(turn: Turn, classes: dict[int, TaskClass]) -> Requests:
+    asked = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
+    return tuple(sorted(asked.items()))
+
+
+class _PickKeys:
+    """Sort keys of planned jobs for one pick, in which no total moves: what depends on the queue
+    alone is asked once for each."""
+
+    def __init__(self, order: Order, cluster: ClusterInfo) -> None:
+        self._session, self._cluster = order.session, cluster
+        self._of_queue: dict[int, tuple[bool, Any]] = {}
+        self._borrows: dict[tuple[int, Requests], bool] = {}
+
+    def of(self, job: PlannedJob, requests: Requests) -> tuple[Any, ...]:
+        """Jobs within their queue's share first, then jobs that borrow, where the policy does not
+        choose by a tree of queues."""
+        session, cluster = self._session, self._cluster
+        queue = cluster.queues[job.queue.queue.qid]
+        qid, written = queue.queue.qid, job.state.job
+        if qid not in self._of_queue:
+            over = session.overused(queue, cluster)
+            self._of_queue[qid] = over, session.queue_key(queue, cluster)
+        borrows, queue_key = self._of_queue[qid]
+        if session.queue_choice is None and not borrows:
+            if (qid, requests) not in self._borrows:
+                fits = session.allocatable(queue, requests, cluster)
+                self._borrows[qid, requests] = not fits
+            borrows = self._borrows[qid, requests]
+        return (
+            borrows,
+            queue_key,
+            queue.queue.name,
+            session.job_key(job.state.info, cluster),
+            written.created,
+            written.jid,
+        )
 
 
 def _frozen(queue: QueueInfo) -> QueueInfo:

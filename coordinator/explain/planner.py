@@ -21,22 +21,27 @@ from coordinator.explain.plan_drawing import PlanCandidate, PlanDrawing
 from coordinator.explain.plan_evictions import evicting, take, unanswered
 from coordinator.explain.plan_order import picked
 from coordinator.explain.plan_report import report
+from coordinator.intake.fair_turns import FairTurns
 from coordinator.intake.intake import Intake
+from coordinator.intake.principal import asker
 from coordinator.jobs.pending_reasons import (
     Why,
 )
 from coordinator.jobs.state import amounts
 from shard_worker.inquiry.findings import InquiryFinding
-from shard_worker.session_model.workload import Amounts
+from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.codec.packed import replace
 from shared.manifests.fields.generated_names import with_numbered_names
 from shared.messages.messages import OutcomeCode
 from shared.messages.reason import Reason
-from shared.slices import at_once, in_slices
+from shared.slices import Steps, at_once, in_slices
 
 JOBS = 200
 """Most jobs of one plan: bounds how long it keeps a worker from its turns."""
 
+
+MOST_WAITING = 64
+"""Plans that wait for their turn: more than the inquiries that are let in at once."""
 
 ROUNDS = 4
 """Most inquiries of one plan: each knows which turns of the one before found no place."""
@@ -57,25 +62,33 @@ class Planner:
         self._inquiries = inquiries
         self._intake = intake
         self._clock = clock
+        self._turns = FairTurns(slots=1, size=MOST_WAITING)
 
     async def plan(self, items: Sequence[object]) -> dict[str, Any]:
-        """The answer as JSON. Raises Problem (413, 429)."""
-        with self._inquiries.turnstile():
-            parsed = await in_slices(self._intake.parsing(with_numbered_names(items)))
-            # In one go: what it is judged by would move meanwhile.
-            admission = at_once(self._intake.judging(parsed, self._clock(), keep=False))
-            if len(admission.jobs) > JOBS:
-                raise Problem(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"{len(admission.jobs)} jobs; a plan looks at {JOBS} at most, send fewer",
-                )
-            drawn = PlanDrawing(self._core, self._intake, admission)
-            await asyncio.sleep(0)
-            candidates = await in_slices(drawn.draw())
-            await asyncio.sleep(0)
-            if candidates:
-                await self._ask(drawn, candidates)
-            return report(self._core, drawn.plan, total=len(items))
+        """The answer as JSON. Raises Problem (413, 429).
+
+        One plan after the other: what several do at the same time here and in a worker, everybody
+        else waits for."""
+        with self._inquiries.turnstile(asker()):
+            async with self._turns.turn(asker()):
+                return await self._planned(items)
+
+    async def _planned(self, items: Sequence[object]) -> dict[str, Any]:
+        parsed = await in_slices(self._intake.parsing(with_numbered_names(items)))
+        # In one go: what it is judged by would move meanwhile.
+        admission = at_once(self._intake.judging(parsed, self._clock(), keep=False))
+        if len(admission.jobs) > JOBS:
+            raise Problem(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"{len(admission.jobs)} jobs; a plan looks at {JOBS} at most, send fewer",
+            )
+        drawn = PlanDrawing(self._core, self._intake, admission)
+        await asyncio.sleep(0)
+        candidates = await in_slices(drawn.draw())
+        await asyncio.sleep(0)
+        if candidates:
+            await self._ask(drawn, candidates)
+        return report(self._core, drawn.plan, total=len(items))
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -117,15 +130,9 @@ class Planner:
         findings: dict[int, list[InquiryFinding]] = {}
         for (number, _, _), finding in answered:
             findings.setdefault(number, []).append(finding)
-        for number, candidate in enumerate(candidates):
-            if number in findings:
-                drawn.take(candidate, [(shard, _whole(findings[number]))])
-            elif number in order.denied:
-                candidate.planned.why = drawn.denied(candidate, order.denied[number])
-            else:
-                text = f"not looked at: {TOO_MANY}"
-                candidate.planned.why = Why(Reason.PENDING_EVALUATION, text)
+        await in_slices(_take_up(drawn, candidates, shard, findings, order.denied))
         drawn.settle(candidates)
+        await asyncio.sleep(0)
         placed = [
             candidate
             for candidate, finding in zip(tried, answer.findings, strict=False)
@@ -183,6 +190,25 @@ class Planner:
             turns = take(drawn, turns, answer.findings[len(before) :], shard)
             if late:
                 return unanswered(late, TOO_MANY)
+
+
+def _take_up(
+    drawn: PlanDrawing,
+    candidates: list[PlanCandidate],
+    shard: int,
+    findings: dict[int, list[InquiryFinding]],
+    denied: dict[int, QueueInfo],
+) -> Steps[None]:
+    """Give each candidate its findings, by its number, or the reason why there are none."""
+    for number, candidate in enumerate(candidates):
+        yield
+        if number in findings:
+            drawn.take(candidate, [(shard, _whole(findings[number]))])
+        elif number in denied:
+            candidate.planned.why = drawn.denied(candidate, denied[number])
+        else:
+            text = f"not looked at: {TOO_MANY}"
+            candidate.planned.why = Why(Reason.PENDING_EVALUATION, text)
 
 
 def _whole(findings: list[InquiryFinding]) -> InquiryFinding:

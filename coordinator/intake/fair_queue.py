@@ -1,4 +1,4 @@
-"""A fair queue of requests that wait to be stored: one line per queue.
+"""A fair queue of requests that wait to be stored: one line per queue and caller.
 
 The line goes first whose next request is of the caller that has used the least time; lines of equal
 callers take turns.
@@ -6,8 +6,8 @@ callers take turns.
 A line accepts a request only while it is shorter than the room that is left. A single line gets
 half of the room, two get a third each; and a new one always finds room, however long the others
 are. So the flood of one tenant fills only that tenant's line. What its requests cost is charged to
-the caller: Lists of thousands of pods hold up the small requests of others for one List, and not
-for as many as the tenant has queues.
+the caller: Lists of thousands of pods hold up the small requests of others for a part of one List,
+and not for as many as the tenant has queues.
 """
 
 from __future__ import annotations

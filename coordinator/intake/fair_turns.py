@@ -9,7 +9,10 @@ level, so that idling saves up nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections import deque
+from collections.abc import AsyncIterator
 
 from coordinator.intake.fair_queue import LineFull
 from coordinator.intake.time_used import TimeUsed
@@ -50,6 +53,16 @@ class FairTurns:
             else:
                 self._leave(caller, ticket)
             raise
+
+    @contextlib.asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
+        """A turn, which counts with the time that passes in it. Raises LineFull."""
+        await self.take(caller)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.give_back(caller, time.monotonic() - began)
 
     def give_back(self, caller: str, seconds: float) -> None:
         """End the turn, which took this many processor seconds."""

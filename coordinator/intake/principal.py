@@ -70,6 +70,12 @@ def may_reach(principal: Principal, namespace: str) -> bool:
     return principal.namespaces is None or namespace in principal.namespaces
 
 
+def asker() -> str:
+    """The name of whoever asks; "" where no tokens are required."""
+    caller = CALLER.get()
+    return "" if caller is ANYONE else caller.name
+
+
 def may_plant(principal: Principal) -> bool:
     """Whether the caller may submit pods of a PodGroup that does not exist yet; their queue will be
     that of the later PodGroup."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from coordinator.intake.documents.kinds import KAI_POD_GROUP, SUBMITTED
+from coordinator.intake.documents.kinds import ATTACHED, KAI_POD_GROUP, SUBMITTED
 from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME
 from shared.manifests.kai.groups import GROUP_NAME as KAI_GROUP
 from shared.manifests.kai.groups import QUEUE_LABEL as KAI_QUEUE
@@ -28,6 +28,8 @@ Item = Mapping[str, Any]
 _NOTHING: Item = {}
 _NAMESPACE = "default"
 _TASK_BITS = 32
+_IN_PARTS = (*(kind.kind for kind in ATTACHED), "PodGroup", "Job", "Pod")
+"""Kinds that a tenant writes; each refers only to those before it, and to an admin's."""
 
 
 class QueueNames(Protocol):
@@ -118,6 +120,24 @@ def lane_of(items: Sequence[object], names: QueueNames) -> str:
 
 def lane(queue: str, names: QueueNames) -> str:
     return queue if queue in names.queues else OTHERS
+
+
+def reference_parts(items: list[Any], size: int) -> list[list[Any]]:
+    """The objects of a list in parts of at most ``size`` objects of a tenant. A part refers only to
+    objects of itself and of those before it: what only an admin writes is all in the first, which
+    may be larger."""
+    if len(items) <= size:
+        return [items]
+    of_kind: dict[str, list[Any]] = {kind: [] for kind in _IN_PARTS}
+    first: list[Any] = []
+    for item in items:
+        kind = _text(item.get("kind")) if isinstance(item, Mapping) else ""
+        of_kind.get(kind, first).append(item)
+    submitted = [item for of_one in of_kind.values() for item in of_one]
+    room = max(0, size - len(first))
+    parts = [first + submitted[:room]]
+    parts += [submitted[at : at + size] for at in range(room, len(submitted), size)]
+    return parts if parts[0] else parts[1:]
 
 
 def is_submitted(item: Item) -> bool:

@@ -54,8 +54,9 @@ class BulkLimits:
 
     body_bytes: int = 16 << 20
     objects: int = 2_500
-    """Storing a list takes the writer, for which others wait: 0.2 s for this many pods. The longest
-    step (a gang with all members in the list) takes 10 ms."""
+    """The longest step of judging so many (a gang with all members in the list) takes 10 ms."""
+    atomic_objects: int = 500
+    """The same where all or none are to be stored: such a list cannot give way half done."""
     waiting_bytes: int = 128 << 20
     """Bodies being read, judged or stored; above this the answer is 429."""
     body_seconds: float = 20.0
@@ -105,6 +106,8 @@ class Lists:
         self._waiting += size
         try:
             items = await self._items(await self._body(request))
+            if atomic and len(items) > self._limits.atomic_objects:
+                raise _too_many(len(items), self._limits)
             names = _name(items)
             admission = await self._store(items, atomic=atomic)
         finally:
@@ -235,6 +238,14 @@ def _bad(message: str) -> Problem:
 def _full(why: str) -> Problem:
     message = f"{why}; send the list again after the time in Retry-After"
     return Problem(HTTPStatus.TOO_MANY_REQUESTS, message, retry_after=RETRY_AFTER)
+
+
+def _too_many(count: int, limits: BulkLimits) -> Problem:
+    message = (
+        f"{count} objects; a list has at most {limits.atomic_objects} with atomic=true: "
+        "send fewer, or leave atomic out"
+    )
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
 
 
 def _too_large(limits: BulkLimits) -> Problem:

@@ -56,6 +56,8 @@ def merged(parts: Iterable[Admission]) -> Admission:
         documents.update((document.key, document) for document in part.documents)
         for name in _LISTS:
             getattr(out, name).extend(getattr(part, name))
+        for notice in part.notices:
+            out.notice(notice)
         out.classes.update(part.classes)
         out.accepted += part.accepted
         out.unchanged += part.unchanged
@@ -68,5 +70,5 @@ def merged(parts: Iterable[Admission]) -> Admission:
 _LISTS = tuple(
     column.name
     for column in fields(Admission)
-    if column.default_factory is list and column.name not in ("jobs", "documents")
+    if column.default_factory is list and column.name not in ("jobs", "documents", "notices")
 )

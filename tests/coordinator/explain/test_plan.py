@@ -293,6 +293,15 @@ async def test_questions_beyond_the_limit_are_refused_with_a_retry_time() -> Non
         await asyncio.sleep(0)
 
 
+async def test_the_questions_of_one_caller_leave_room_for_others() -> None:
+    inquiries = Inquiries(shards=None, at_once=4)  # type: ignore[arg-type]
+    with inquiries.turnstile("tenant"), inquiries.turnstile("tenant"):
+        with pytest.raises(Problem, match="2 of them yours"), inquiries.turnstile("tenant"):
+            pass
+        with inquiries.turnstile("user"):
+            await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize(
     ("body", "content", "status"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +16,7 @@ from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.principal import CALLER, Principal, TokenRole
-from coordinator.intake.writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
+from coordinator.intake.writer import PART_OBJECTS, QUEUE_REQUESTS, IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals, StoreRefused, WriteKind
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.log import IntakeEntry
@@ -23,6 +24,7 @@ from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.manifests.fields.metadata import QUEUE_NAME
+from shared.slices import SLICE_CLOCK, SliceClock
 from tests.builders.objects import EVERY_KIND, job, node, pod, pod_group, queue
 from tests.coordinator.intake.bench import same, state
 
@@ -303,9 +305,74 @@ async def test_a_small_request_does_not_wait_for_all_the_queues_of_a_tenant(
                 one["metadata"]["annotations"][QUEUE_NAME] = name
             group.create_task(send("tenant", pods))
         group.create_task(send("user", [pod("small")]))
-    assert len(desk.ledger.batches) > 1, "all went in one store: nothing was tried"
-    assert "Pod/ns/small" in dict(desk.ledger.batches[0].documents)
-    assert answered.index("user") < 4
+    assert len(desk.ledger.batches) > 2, "all went in one store: nothing was tried"
+    assert [*dict(desk.ledger.batches[1].documents)] == ["Pod/ns/small"], "after the first List"
+    assert answered.index("user") < 2
+
+
+async def submit_as(
+    writer: IntakeWriter, caller: str, items: list[dict[str, Any]], answered: list[str]
+) -> None:
+    CALLER.set(Principal(caller, TokenRole.SUBMIT))
+    await writer.submit(items)
+    answered.append(caller)
+
+
+def pods(name: str, count: int) -> list[dict[str, Any]]:
+    return [pod(f"{name}-{i}") for i in range(count)]
+
+
+async def test_a_list_of_one_who_asks_alone_is_one_store(
+    desk: WriterDesk, writer: IntakeWriter
+) -> None:
+    desk.ledger.batches.clear()
+    admission = await writer.submit(pods("p", 3 * PART_OBJECTS))
+    assert admission.accepted == 3 * PART_OBJECTS
+    assert len(desk.ledger.batches) == 1
+
+
+async def test_small_requests_go_between_the_parts_of_lists(desk: WriterDesk) -> None:
+    """All of them before the second part: to judge and to publish one takes as long as many."""
+    writer, answered, ticks = await desk.open(), list[str](), itertools.count()
+
+    def look() -> float:
+        return 0.0005 * next(ticks)
+
+    SLICE_CLOCK.set(SliceClock(passed=look, used=look))
+    running = asyncio.create_task(writer.run())
+    await asyncio.create_task(submit_as(writer, "user", [pod("first")], answered))
+    await asyncio.create_task(submit_as(writer, "tenant", [pod("second")], answered))
+    desk.ledger.batches.clear()
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "b"):
+            items = pods(name, 2 * PART_OBJECTS)
+            group.create_task(submit_as(writer, "tenant", items, answered))
+        for number in range(40):
+            small = [pod(f"small-{number}")]
+            group.create_task(submit_as(writer, "user", small, answered))
+    running.cancel()
+    assert answered[2:] == ["user"] * 40 + ["tenant"] * 2
+    sizes = [len(batch.documents) for batch in desk.ledger.batches]
+    assert sizes == [PART_OBJECTS, 40, *[PART_OBJECTS] * 3]
+
+
+async def test_the_parts_of_a_list_refer_only_to_what_comes_before(
+    desk: WriterDesk, writer: IntakeWriter
+) -> None:
+    """Its author may not name PodGroups that nobody has created."""
+    answered: list[str] = []
+    await asyncio.create_task(submit_as(writer, "user", [pod("first")], answered))
+    items: list[Any] = [
+        *(pod(f"p{i}", group=f"g{i}") for i in range(2 * PART_OBJECTS)),
+        *(pod_group(f"g{i}", queue="late") for i in range(2 * PART_OBJECTS)),
+        queue("late"),
+        "no object",
+    ]
+    CALLER.set(Principal("tenant", TokenRole.SUBMIT))
+    admission = await writer.submit(items)
+    assert admission.accepted == 4 * PART_OBJECTS + 1
+    assert len(admission.refused) == 1
+    assert not [job for job in desk.intake.registry.jobs.values() if job.dangling]
 
 
 # --- what the ledger refuses ----------------------------------------------------------------------

@@ -147,6 +147,16 @@ async def test_a_body_that_is_no_list(door: ListsServer, body: Any, says: str) -
     assert says in answer["message"]
 
 
+async def test_an_atomic_list_is_short() -> None:
+    """It is judged and stored in one go, while others wait."""
+    items = [pod("a"), pod("b"), pod("c")]
+    async with opened(replace(LIMITS, atomic_objects=2)) as door:
+        code, body, _ = await door.post(a_list(*items), query="?atomic=true")
+        assert code == 413
+        assert "3 objects; a list has at most 2 with atomic=true" in body["message"]
+        assert (await door.post(a_list(*items)))[1]["accepted"] == 3
+
+
 @pytest.mark.parametrize("query", ["?atomic=yes", "?atomc=true"])
 async def test_an_unknown_parameter(door: ListsServer, query: str) -> None:
     code, answer, _ = await door.post(a_list(), query=query)
