@@ -73,7 +73,7 @@ def session_turn(
         at = list(core.order.accounts.cluster.queues).index(state.info.qid)
         add(context.queues[at].totals[TOTALS.index("allocated")], relief.items(), -1)
         world = TURN_CONTEXT.encode(context)
-    return replace(turn, action=action, world=world)
+    return replace(turn, action=action, world=world, lends=action == "allocate")
 
 
 def planned_turn(

@@ -153,6 +153,8 @@ class JobState:
     tried_since: int = -1
     """Count of capacity changes when the first of its failed turns in a row opened: their workers
     may not have seen what was freed since. -1 for none."""
+    lends: bool = False
+    """Whether its last turn might exceed its queue's share."""
     stamp: int = 0
     """Rises when the job is queued anew, which voids older heap entries."""
     rows: array[int] = field(default_factory=lambda: array("i"))

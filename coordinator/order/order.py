@@ -208,6 +208,7 @@ class Order(Sessions):
                     self.filled(state, failed=True)
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
+        state.lends = action == ALLOCATING and bool(world) and self.picking.lends(state, need)
         runs = self._task_runs(state, action, tail)
         if not world:
             runs = self._admitted_runs(state, need, runs)
@@ -243,6 +244,7 @@ class Order(Sessions):
             action=action,
             world=world,
             traced=job.jid in self.traced,
+            lends=state.lends,
         )
 
     def _task_runs(self, state: JobState, action: str, tail: int) -> list[TaskRun]:
@@ -363,7 +365,8 @@ class Order(Sessions):
             case OutcomeCode.NOMINATED:
                 self._nominate(state, outcome, action)
             case OutcomeCode.INFEASIBLE:
-                self._infeasible(state, outcome, shard)
+                if not self._refused_within(state, outcome):
+                    self._infeasible(state, outcome, shard)
             case OutcomeCode.CONFLICT:
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
@@ -448,6 +451,16 @@ class Order(Sessions):
             self.nominations.look_again(state, self.now)
         else:
             self._wake_nominated(state.job.jid)
+
+    def _refused_within(self, state: JobState, outcome: Outcome) -> bool:
+        """Whether only the share of its queue held the job back, beyond which it is tried next."""
+        why = of_counts(outcome.reasons)
+        if state.lends or why is not Reason.WAITING_FOR_QUOTA:
+            return False
+        if not self.picking.refused_within(state.job.jid):
+            return False
+        self._enqueue(state, why)
+        return True
 
     def _infeasible(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts += 1

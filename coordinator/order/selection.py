@@ -23,6 +23,10 @@ from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import Reason
 from shared.model.model import Requests
 
+BEYOND_SECONDS = 1.0
+"""How long a job that its session found no room for within its queue's share is tried beyond it
+alone. Within it the job would be the first again each time."""
+
 
 class Picking:
     def __init__(
@@ -51,6 +55,8 @@ class Picking:
         self._sessions = 0
         self._borrowing: set[int] = set()
         """Queues beyond their share that got something, or might have, in this session."""
+        self._beyond: dict[int, float] = {}
+        """jid -> until when, of jobs whose members may have their places only beyond the share."""
         self._tree: TreeSelection | None = None
         """The picks of this session, where the policy compares queues with the next job of each."""
 
@@ -64,6 +70,7 @@ class Picking:
         """Open a session: closed queues and blocked lines may be tried again."""
         self._now = now
         self.usage.begin(now)
+        self._beyond = {jid: until for jid, until in self._beyond.items() if until > now}
         self._reopen()
 
     def _reopen(self) -> None:
@@ -85,7 +92,7 @@ class Picking:
             return self._next_of_tree()
         while (picked := self._pick()) is not None:
             queue, line, state = picked
-            if self.allowed(queue.info, line.need):
+            if state.job.jid not in self._beyond and self.allowed(queue.info, line.need):
                 return state, line.need
             self._lines.set_status(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
             self._over_share.add((queue.info.queue.qid, line.need))
@@ -209,6 +216,24 @@ class Picking:
         if not self._session.allocatable(queue, requests, self._accounts.cluster):
             return False
         return within_capability(self._lines.queues, queue, total)
+
+    def lends(self, state: JobState, need: Need) -> bool:
+        """Whether the job's session may exceed its queue's share: the job was picked beyond it, or
+        has promises, with which it was admitted."""
+        if state.nominated or state.job.jid in self._beyond:
+            return True
+        queue = self._accounts.queue(state)
+        overused = self._session.overused(queue, self._accounts.cluster)
+        return overused or not self.allowed(queue, need)
+
+    def refused_within(self, jid: int) -> bool:
+        """Note that a session found no room for a job within its queue's share. A need is the least
+        that the members can ask for, and which of them are placed first is the session's matter.
+        Returns whether the job may be tried beyond the share."""
+        lent = self._work_conserving and self._session.queue_choice is None
+        if lent:
+            self._beyond[jid] = self._now + BEYOND_SECONDS
+        return lent
 
     def within(self, queue: QueueInfo, need: Need) -> bool:
         """Whether the queue's capability, and those above it, admit the whole need."""

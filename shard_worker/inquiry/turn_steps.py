@@ -101,7 +101,7 @@ def _flat_parts(
 
 
 def _of_session(turn: Turn, session: Session, job: SessionJob) -> Iterator[TraceStep]:
-    session.lends = turn.action == "allocate"  # as the turn itself has it
+    session.lends = turn.lends
     first: dict[tuple[str, int], TaskInfo] = {}
     for task in job.pending_tasks():
         first.setdefault((task.role.name, task.cid), task)

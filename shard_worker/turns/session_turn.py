@@ -230,7 +230,7 @@ class SessionTurns:
         withdrawn = withdraw_all(statement, view, rivals(view, turn)) if withdraw else []
         job = opened.world.session_job(turn.jid)
         session = self._session(opened)
-        session.lends = turn.action == "allocate"  # Order picked it, within its share or beyond
+        session.lends = turn.lends
         held_back = [row for row, jid in view.reserved.items() if jid == turn.jid]
         held_back = [row for row in held_back if row < view.size and view.withheld[row]]
         # The job's own reserved nodes are open to it for this one session. In place, so that

@@ -157,6 +157,8 @@ class Turn(Packed, frozen=True, kw_only=True):
     """Its context (:mod:`shared.messages.turn_context`); empty for a flat turn."""
     traced: bool = False
     """Whether somebody wants to see its steps: the outcome brings them."""
+    lends: bool = False
+    """Whether its queue may exceed its share, as no queue within its share had a job to try."""
     total: Count  # last and without a default: an array that lacks a field is refused
 
     def __post_init__(self) -> None:
