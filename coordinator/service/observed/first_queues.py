@@ -26,6 +26,9 @@ QUEUES: tuple[tuple[str, Json], ...] = (
 """Names and specs as Volcano has them, the parent first."""
 LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
+AGAIN_LIMIT_SECONDS = 60.0
+"""Pause before a queue is asked for again; doubles up to the limit. Rights and definitions may come
+later than we."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,14 +38,14 @@ async def create_first_queues(mirror: Mirror, writer: StatusWriter) -> None:
     while not mirror.complete:  # noqa: ASYNC110 - the watches complete it
         await asyncio.sleep(LOOK_SECONDS)
     missing = [queue for queue in QUEUES if not mirror.exists(ObjectKey(QUEUE.kind, "", queue[0]))]
-    while missing:
-        missing = [queue for queue in missing if not await _create(writer, *queue)]
-        if missing:
-            await asyncio.sleep(AGAIN_SECONDS)
+    pause = AGAIN_SECONDS
+    while missing := [queue for queue in missing if not await _create(writer, *queue)]:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, AGAIN_LIMIT_SECONDS)
 
 
 async def _create(writer: StatusWriter, name: str, spec: Json) -> bool:
-    """Create a queue; False where that is to be asked again."""
+    """Create a queue; True where it exists now."""
     item = {
         "apiVersion": QUEUE.api_version,
         "kind": QUEUE.written,
@@ -51,10 +54,12 @@ async def _create(writer: StatusWriter, name: str, spec: Json) -> bool:
     }
     path = f"/apis/{QUEUE.api_version}/{QUEUE.plural}"
     answer = await writer.report("POST", path, msgspec.json.encode(item), "")
-    if answer is None or answer.code == HTTPStatus.TOO_MANY_REQUESTS or answer.code >= 500:
+    if answer is None:
         return False
-    # 404: the cluster has no such kind. 409: somebody else was first.
-    if answer.code >= 400 and answer.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+    # 409: somebody else was first.
+    if answer.code < 300 or answer.code == HTTPStatus.CONFLICT:
+        return True
+    if answer.code != HTTPStatus.NOT_FOUND:  # the cluster has no such kind
         why = status_of(answer.body, answer.code).message
         log.warning("A queue cannot be created", queue=name, why=why)
-    return True
+    return False

@@ -80,7 +80,7 @@ async def test_queues_are_created_although_the_server_fails_for_a_while(
         await until(partial(_names, cluster, "default", "root"))
 
 
-async def test_a_queue_that_the_server_refuses_is_logged_with_its_reason(  # noqa: PLR0917
+async def test_a_queue_that_the_server_refuses_is_logged_and_asked_for_again(  # noqa: PLR0917
     cluster: ApiClient,
     proxied: Identity,
     proxy: FaultyProxy,
@@ -92,6 +92,7 @@ async def test_a_queue_that_the_server_refuses_is_logged_with_its_reason(  # noq
     proxy.inject(Answer(422, message="no queues today"), method="POST", part="/queues", times=2)
     async with followed(redis_url, short_dir, cluster, proxied.kubeconfig):
         await until(lambda: {"root", "default"} <= _refused_queues(log_lines, "no queues today"))
+        await until(partial(_names, cluster, "default", "root"))
 
 
 def _refused_queues(lines: list[EventDict], reason: str) -> set[str]:
