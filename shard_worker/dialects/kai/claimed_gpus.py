@@ -6,7 +6,8 @@ each template. Requests with alternatives are not counted, as in KAI.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from shard_worker.session_model.job import TaskInfo
 from shared.model.constraints import Constraints
@@ -84,11 +85,18 @@ class ClaimedGpus:
 
     def of(self, queue: str, tasks: Iterable[TaskInfo]) -> int:
         """GPUs of claims that only these tasks of the queue hold, or would hold."""
-        mine = set(tasks)
-        claims = dict(claim for task in tasks for claim in self._claims(task))
-        return sum(gpus for key, gpus in claims.items() if not self._others(queue, key, mine))
+        return sum(self.of_each(queue, tasks).values())
 
-    def _others(self, queue: str, key: str, mine: set[TaskInfo]) -> bool:
+    def of_each(self, queue: str, tasks: Iterable[TaskInfo]) -> Counter[TaskInfo]:
+        """The same by task; of those that share a claim the last one has it."""
+        mine = {task: [*self._claims(task)] for task in tasks}
+        last = {key: (task, gpus) for task, claims in mine.items() for key, gpus in claims}
+        held: Counter[TaskInfo] = Counter()
+        for key, (task, gpus) in last.items():
+            held[task] += 0 if self._others(queue, key, mine.keys()) else gpus
+        return held
+
+    def _others(self, queue: str, key: str, mine: Set[TaskInfo]) -> bool:
         """Whether other tasks of the queue hold a claim."""
         users = self._users.get((queue, key))
         if users:

@@ -172,7 +172,8 @@ class Proposal:
     victims: Sequence[tuple[KaiJob, Sequence[TaskInfo]]]
     """Each job once, with its tasks of the scenario."""
     amounts_of: Callable[[TaskInfo], Amounts]
-    """Amounts of a victim on its present node."""
+    """Amounts of a victim on its present node, without the GPUs of its claims, which several may
+    share."""
 
 
 class SearchEnd(Enum):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shard_worker.dialects.kai.claimed_gpus import ClaimedGpus
@@ -44,7 +45,7 @@ from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.rules.queue_order import Candidate
 from shard_worker.framework.rules import Check, Mask, Scope
 from shard_worker.framework.session import Session
-from shard_worker.kube_scheduler.devices.claims import DeviceClaimFilter
+from shard_worker.kube_scheduler.devices.claims import DeviceClaimFilter, concerned
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
 from shared.model.gpu_request import FRACTION, MEMORY, NUMBER
@@ -220,6 +221,18 @@ class KaiSession(Session):
         claiming = [task for task in tasks if task.cls.constraints is not None]
         job = self.kai_job(claiming[0].job) if claiming else None
         return 0 if job is None else self.claimed.of(job.queue.uid, claiming)
+
+    def claimed_by_each(self, tasks: Iterable[TaskInfo]) -> Counter[TaskInfo]:
+        """The same by task, of any queues; of those that share a claim one has it."""
+        claiming: dict[str, list[TaskInfo]] = {}
+        for task in tasks:
+            job = self.kai_job(task.job) if concerned(task.cls) else None
+            if job is not None:
+                claiming.setdefault(job.queue.uid, []).append(task)
+        held: Counter[TaskInfo] = Counter()
+        for queue, of_queue in claiming.items():
+            held += self.claimed.of_each(queue, of_queue)
+        return held
 
     def asks_next(self, job: KaiJob) -> Amounts:
         """Requests of the job's next turn."""

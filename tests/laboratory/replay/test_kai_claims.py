@@ -184,3 +184,19 @@ def test_pods_move_together_for_one_that_claims_a_whole_node() -> None:
     session, *_ = every_form(*cluster, *held, mine, *running, *claiming("wide", mine))
     assert len(session.evicted) == 1
     assert "default/wide-0" in session.pipelined
+
+
+def test_pods_that_share_a_claim_go_together_and_give_it_back_once() -> None:
+    held, mine = claim("p0", on="a", devices=[0]), claim("w")
+    users = [f"p{at}-0" for at in range(2)]
+    held["status"]["reservedFor"] = [{"resource": "pods", "name": u, "uid": u} for u in users]
+    running = [
+        item
+        for at in range(2)
+        for item in claiming(f"p{at}", held, on="a", team="poor", created=BEFORE)
+    ]
+    queues = [*team("team", quota=1), *team("poor", quota=0)]
+    cluster = [*nodes("a"), *offers("a", 1), *classes(), *queues, held, mine, *running]
+    for result in every_form(*cluster, *claiming("w", mine)):
+        assert set(result.evicted) == {f"default/{user}" for user in users}
+        assert set(result.binds) | set(result.pipelined) == {"default/w-0"}

@@ -226,7 +226,7 @@ class _ActionRun:
             for task in tasks:
                 by_job.setdefault(task.job.job.jid, []).append(task)
                 if id(task) not in amounts:
-                    amounts[id(task)] = ssn.asked_by([task])
+                    amounts[id(task)] = ssn.asked_of_nodes([task])
             victims = [(other, by_job[other.job.job.jid]) for other in jobs_of(ssn, tasks)]
             return validate(Proposal(job=job, asks=asks, victims=victims, amounts_of=amounts_of))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -103,13 +104,26 @@ class Reclaiming:
     def _is_valid(self, proposal: Proposal) -> bool:
         job = proposal.job
         moved_count = not self._ssn.kai.options.allow_consolidating_reclaim
-        victims = [
-            Victim(other.queue.uid, total(proposal.amounts_of(task) for task in part))
+        parts = [
+            (other.queue.uid, part)
             for other, tasks in proposal.victims
             for part in parts_of(other, tasks, moved_count=moved_count)
         ]
+        # Victims that share a claim give it back together: the last of them has it.
+        claimed = self._ssn.claimed_by_each(task for _, part in parts for task in part)
+        victims = [
+            Victim(queue, self._amounts_of(part, proposal, claimed)) for queue, part in parts
+        ]
         reclaimer = Reclaimer(job.queue.uid, proposal.asks, job.preemptible)
         return is_reclaimable(self._balances, reclaimer, victims, multiplier=self._multiplier)
+
+    @staticmethod
+    def _amounts_of(
+        part: Sequence[TaskInfo], proposal: Proposal, claimed: Counter[TaskInfo]
+    ) -> Amounts:
+        amounts = total(proposal.amounts_of(task) for task in part)
+        gpus = sum(claimed[task] for task in part) if claimed else 0
+        return amounts.plus(Amounts(gpu=gpus)) if gpus else amounts
 
 
 def parts_of(
