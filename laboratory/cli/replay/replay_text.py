@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from coordinator.cli.output.printing import TextColumns
 from coordinator.cli.output.terminal import painter, width_of
-from shared.policy.model import Dialect
 
 if TYPE_CHECKING:
     from laboratory.replay.cases import Case
@@ -30,11 +29,9 @@ def run_case(
         from shard_worker.view.mode import Mode
 
         sharding = ShardedRun(shards, Mode(mode), seed, one_session=cycles is not None)
-        # What KAI's rules ask of the past (delays, stamps) is by the dump's own time.
-        began = case.now if case.policy.dialect is Dialect.KAI else 0.0
         with progress(f"shards: {shards}", None) as step:
             yield run_sharded(
-                case.policy, case.recorded, sharding, name=case.id, step=step, began=began
+                case.policy, case.recorded, sharding, name=case.id, step=step, began=case.now
             )
         return
     from laboratory.replay.cycles import run_cycles

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from laboratory.cli.replay.replay_text import run_case
 from laboratory.replay.cases import Case, read_cases
 from laboratory.replay.cycles import run_cycles
 from laboratory.replay.outcome import ReplayResult
-from laboratory.replay.sharded import ShardedRun, run_sharded
-from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
 from tests.builders import objects
 from tests.builders.objects import a_list, container
@@ -62,10 +61,10 @@ def policy(actions: str, *plugins: str, **flags: bool) -> Json:
     return {"actions": actions, "tiers": [{"plugins": [{"name": p, **flags} for p in plugins]}]}
 
 
-def case(*items: Json, under: Json) -> Case:
+def case(*items: Json, under: Json, now: float | None = None) -> Case:
     """A dump of these objects, to be decided under a policy."""
     documents = [a_list(*items)]
-    [replay_case] = read_cases([("now.yaml", documents)], policy=parse_policy(under))
+    [replay_case] = read_cases([("now.yaml", documents)], policy=parse_policy(under), now=now)
     return replay_case
 
 
@@ -82,11 +81,9 @@ FORMS = ("session", "one shard", "three shards")
 """The ways to decide a dump, which must agree."""
 
 
-def decided(form: str, *items: Json, under: Json) -> ReplayResult:
+def decided(form: str, *items: Json, under: Json, now: float | None = None) -> ReplayResult:
     """The objects decided in one of the forms."""
-    if form == "session":
-        return session(*items, under=under)
-    read = case(*items, under=under)
-    shards, mode = (1, Mode.NONE) if form == "one shard" else (3, Mode.SOFT)
-    sharding = ShardedRun(shards=shards, mode=mode, seed=1)
-    return run_sharded(read.policy, read.recorded, sharding, name=read.id)
+    shards, mode = {"session": (None, "none"), "one shard": (1, "none")}.get(form, (3, "soft"))
+    read = case(*items, under=under, now=now)
+    [result] = run_case(read, cycles=None, shards=shards, mode=mode, seed=1)
+    return result
