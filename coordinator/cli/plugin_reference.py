@@ -176,7 +176,11 @@ def _field_row(entry: DemandEntry) -> str:
 
 def _server(entry: DemandEntry) -> str:
     if not entry.plugin:
-        return "no plugin of Volcano's; every policy in KAI's dialect"
+        return (
+            "no plugin of Volcano's; every policy in KAI's dialect"
+            if entry.elsewhere
+            else "no policy"
+        )
     if not entry.switch:
         return f"`{entry.plugin}`"
     condition = (

@@ -27,6 +27,12 @@ _VGPU_MEMORY = "volcano.sh/vgpu-memory"
 _VGPU_CORES = "volcano.sh/vgpu-cores"
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 _STRICT_NUMA = ("restricted", "single-numa-node")
+_CARD_CHOICE = (
+    "volcano.sh/vgpu-use-gpuuuid",
+    "volcano.sh/vgpu-nouse-gpuuuid",
+    "nvidia.com/use-gputype",
+    "nvidia.com/nouse-gputype",
+)
 _TASK_TOPOLOGY = "volcano.sh/task-topology-"
 """Prefix of the annotations that the plugin task-topology reads."""
 
@@ -43,6 +49,7 @@ class Demand(Enum):
     GPU_MEMORY = auto()
     GPU_NUMBER = auto()
     VGPU = auto()
+    CARD_CHOICE = auto()
     GPU_FRACTION = auto()
     NUMA = auto()
     NODE_GROUPS = auto()
@@ -74,6 +81,8 @@ class DemandEntry:
     off_by_default: bool = False
     """Whether the plugin serves the field only if the switch is true."""
     without: str = "the job waits"
+    elsewhere: str = ""
+    """The policies that serve it where no plugin does; "" for none."""
 
 
 _GANGS = "Job, PodGroup"
@@ -133,7 +142,12 @@ DEMANDS: dict[Demand, DemandEntry] = {
         "deviceshare.VGPUEnable",
         True,
     ),
-    Demand.GPU_FRACTION: DemandEntry("annotations gpu-fraction, gpu-memory", _PODS),
+    Demand.CARD_CHOICE: DemandEntry(
+        f"annotations {', '.join(_CARD_CHOICE)} of pods with virtual GPUs", _PODS
+    ),
+    Demand.GPU_FRACTION: DemandEntry(
+        "annotations gpu-fraction, gpu-memory", _PODS, elsewhere="a policy of KAI's"
+    ),
     Demand.NUMA: DemandEntry(
         f"annotation {NUMA_POLICY} ({', '.join(_STRICT_NUMA)}), topologyPolicy of a Job's task",
         _PODS,
@@ -204,10 +218,12 @@ def demands_of(info: JobInfo, cluster: ClusterInfo) -> Iterator[Demand]:
     """The demands of a job. Called for every job that is queued: most have none, and plain
     classes cost two comparisons."""
     yield from _of_gang(info.job)
-    for cls in info.classes:
-        yield from _of_class(cls, cluster.names)
+    of_classes = [demand for cls in info.classes for demand in _of_class(cls, cluster.names)]
+    yield from of_classes
     for role in info.job.roles:
         yield from _of_annotations(role.annotations)
+        if Demand.VGPU in of_classes and not dict(role.annotations).keys().isdisjoint(_CARD_CHOICE):
+            yield Demand.CARD_CHOICE
     yield from _of_annotations(info.job.annotations)
     queue = cluster.queues.get(info.qid)
     affinity = None if queue is None else queue.queue.affinity
@@ -315,8 +331,10 @@ def unserved_preferences(job: Job, served: Collection[Served]) -> Iterator[Prefe
 
 def remedy(entry: DemandEntry) -> str:
     """Advice on how to make the field count."""
+    if entry.elsewhere:
+        return f"no plugin of Volcano's does: use {entry.elsewhere}, or take it out of the object"
     if not entry.plugin:
-        return "no plugin of Volcano's does: use a policy of KAI's, or take it out of the object"
+        return "no policy does: take it out of the object"
     needs = f"plugin {entry.plugin}"
     if entry.off_by_default:
         needs += f" with {entry.switch}: true"

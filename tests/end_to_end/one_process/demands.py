@@ -25,10 +25,11 @@ def one(
     return job(name, tasks=[{**task("w", replicas=1), "template": template, **(role or {})}])
 
 
-def device(name: str, **amounts: str) -> Json:
+def device(name: str, annotations: Json | None = None, **amounts: str) -> Json:
     limits = {f"volcano.sh/{key.replace('_', '-')}": amount for key, amount in amounts.items()}
     resources = {"requests": {"cpu": "1"}, "limits": limits}
-    return one(name, containers=[{"name": "c", "resources": resources}])
+    containers = [{"name": "c", "resources": resources}]
+    return one(name, annotations=annotations, containers=containers)
 
 
 def divided(name: str, **policy: Any) -> list[Json]:
@@ -60,6 +61,9 @@ def examples() -> dict[Demand, list[Json]]:
         d.GPU_MEMORY: [device(name[d.GPU_MEMORY], gpu_memory="1")],
         d.GPU_NUMBER: [device(name[d.GPU_NUMBER], gpu_number="1")],
         d.VGPU: [device(name[d.VGPU], vgpu_number="1", vgpu_memory="1")],
+        d.CARD_CHOICE: [
+            device(name[d.CARD_CHOICE], {"volcano.sh/vgpu-use-gpuuuid": "GPU-1"}, vgpu_number="1")
+        ],
         d.GPU_FRACTION: [one(name[d.GPU_FRACTION], annotations={"gpu-fraction": "0.5"})],
         d.NUMA: [one(name[d.NUMA], role={"topologyPolicy": "restricted"})],
         d.NODE_GROUPS: [
