@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import psutil
+import pytest
 
 from coordinator.supervisor.child_process import descendants
 
@@ -69,7 +70,9 @@ def interrupt(command: Sequence[str], *, when: Ready, run_dir: Path | None = Non
     try:
         give_up = time.monotonic() + PATIENCE
         while not when(process.pid):
-            assert process.poll() is None, f"it ended with {process.returncode} before"
+            if process.poll() is not None:
+                _, error = process.communicate(timeout=PATIENCE)
+                pytest.fail(f"it ended with {process.returncode} before: {error}")
             assert time.monotonic() < give_up, "it did not come to its work"
             time.sleep(0.05)
         children = descendants(process.pid)
