@@ -65,6 +65,7 @@ class Departures:
         self._again: list[tuple[float, float, int]] = []
         """Heap of (when, seconds waited, jid)."""
         self._now = 0.0
+        self._began = False
 
     def take(self) -> Departing:
         """Return the due work and clear it."""
@@ -203,6 +204,9 @@ class Departures:
 
     def begin(self, now: float) -> None:
         """Ask again for tasks that were asked to stop and have not ended."""
+        if not self._began:  # what a takeover asks for knows no time: this step asks first
+            self._began = True
+            self._again = [(now + waited, waited, jid) for _, waited, jid in self._again]
         self._now = now
         while self._again and self._again[0][0] <= now:
             _, waited, jid = heapq.heappop(self._again)

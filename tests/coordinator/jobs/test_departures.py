@@ -407,6 +407,13 @@ def test_a_domain_that_goes_leaves_its_nodes_where_they_are() -> None:
 # --- another coordinator --------------------------------------------------------------------------
 
 
+def test_a_new_leader_asks_once_in_its_first_step_to_stop_what_leaves() -> None:
+    core, now = coordinator(), 1_800_000_000.0
+    core.order.put_leaving(job(1, count=2), bytearray([TaskState.RUNNING] * 2))
+    assert step(core, now) == [stop_of([(1, 0), (1, 1)])]
+    assert step(core, now + STOP_AGAIN_SECONDS) == [stop_of([(1, 0), (1, 1)])]
+
+
 def test_a_successor_continues_with_leaving_tasks() -> None:
     core = coordinator(job(2))
     states = bytearray([PENDING, RUNNING, SUCCEEDED])
