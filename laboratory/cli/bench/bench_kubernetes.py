@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import psutil
 import typer
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -33,14 +34,14 @@ from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.errors import LocalClusterFailed
 from laboratory.local_kubernetes.kubelets import HollowKubelets
 from laboratory.local_kubernetes.load import AMOUNTS, create, nodes, running, waiting
-from laboratory.local_kubernetes.peers import peer
+from laboratory.local_kubernetes.peers import VOLCANO_CONTROLLERS, peer
 from laboratory.local_kubernetes.server_process import ServerProcess
 from laboratory.own_directory import own_settings
 from laboratory.workloads.bulk_client import BulkClient as Quadrant
 
 OURS = "quadrant"
-SERVERS = ("kube-apiserver", "etcd")
-"""Processes that all schedulers share."""
+SERVERS = ("kube-apiserver", "etcd", VOLCANO_CONTROLLERS)
+"""Processes beside a scheduler."""
 GOALS = {"rate": 1500.0, "gang_us": 250.0, "separate_us": 450.0}
 """Binds a second, and microseconds of processor time a pod, on two cores with the API server."""
 NODES, PODS = 5_000, 10_000
@@ -111,8 +112,13 @@ def run_on_kubernetes(options: BenchOptions) -> int:
         # A server of its own for each: what one leaves behind is no load for the next.
         with own_control_plane(options.servers) as plane, RunProgress(console) as progress:
             run = _Run(options, plane, progress, program)
-            if code := run_to_exit_code(run.measure):
-                return code
+            try:
+                if code := run_to_exit_code(run.measure):
+                    return code
+            except CommandError:
+                if rows:  # what was measured before is worth its minutes
+                    _tell(options, rows)
+                raise
         assert run.rates is not None
         rows.append(run.rates.row())
     _tell(options, rows)
@@ -144,7 +150,7 @@ class _Run:
         options, progress = self._options, self._progress
         kubeconfig = self._plane.admin.kubeconfig
         async with client_of(self._plane.admin) as cluster, watching_binds(kubeconfig) as binds:
-            await install(cluster, *VOLCANO)
+            await install(cluster, *self._definitions())
             progress.phase(f"{self._name}: creating {self._nodes:,} nodes (not counted)")
             if options.kubelets:
                 kubelets = HollowKubelets(cluster, lease_seconds=NO_LEASES)
@@ -165,6 +171,10 @@ class _Run:
                     if options.running and self._peer is None:
                         await self._second_start(cluster, binds, Path(folder))
         return 0
+
+    def _definitions(self) -> Sequence[Item]:
+        files = () if self._peer is None else self._peer.definitions
+        return [yaml.load(path.read_text(), yaml.CSafeLoader) for path in files] or VOLCANO
 
     @property
     def _pods_name(self) -> str:
@@ -236,13 +246,17 @@ class _Run:
         servers = _pids({"etcd": self._plane.etcd, "kube-apiserver": self._plane.api_server})
         self._progress.phase(f"{self._name}: starting")
         if self._peer is not None:
-            process = ServerProcess(self._peer.command, folder)
-            process.start()
+            commands = [c for c in (self._peer.controllers, self._peer.command) if c is not None]
+            processes = [ServerProcess(command, folder) for command in commands]
             try:
-                roots = servers | _pids({self._name: process})
-                yield lambda: roots
+                for process in processes:
+                    process.start()
+                roots = servers | _pids({process.name: process for process in processes})
+                async with beside(_checking(processes)):
+                    yield lambda: roots
             finally:
-                process.kill()
+                for process in processes:
+                    process.kill()
             return
         settings = own_settings(
             folder,
@@ -253,6 +267,17 @@ class _Run:
         async with Supervisor(settings) as supervisor:
             self._url = supervisor.url
             yield lambda: servers | _ours(supervisor)
+
+
+async def _checking(processes: Sequence[ServerProcess]) -> None:
+    """End the run where one of them ends. Raises CommandError."""
+    while True:
+        try:
+            for process in processes:
+                process.check()
+        except LocalClusterFailed as error:
+            raise CommandError(str(error)) from None
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _pids(servers: dict[str, ServerProcess]) -> Roots:
@@ -296,7 +321,8 @@ def _tell(options: BenchOptions, rows: list[dict[str, Any]]) -> None:
     title = f"{rows[0]['pods']:,} pods {shape} on {options.other_nodes or NODES:,} nodes, {when}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("scheduler", no_wrap=True)
-    for column in ("pods/s", "us a pod", *SERVERS):
+    servers = [server for server in SERVERS if any(server in r["servers_us_per_pod"] for r in rows)]
+    for column in ("pods/s", "us a pod", *servers):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("where it goes", style="dim")
     for row in rows:
@@ -305,11 +331,13 @@ def _tell(options: BenchOptions, rows: list[dict[str, Any]]) -> None:
             row["scheduler"],
             f"{row['pods_per_second']:,.0f}",
             f"{row['scheduler_us_per_pod']:,}",
-            *(f"{row['servers_us_per_pod'].get(server, 0):,}" for server in SERVERS),
+            *(f"{row['servers_us_per_pod'].get(server, 0):,}" for server in servers),
             ", ".join(f"{name} {cost:,}" for name, cost in parts if cost),
         )
     cost = GOALS["gang_us" if options.gang else "separate_us"]
-    table.add_row("goal, on two cores", f"{GOALS['rate']:,.0f}", f"{cost:,.0f}", "", "", "")
+    table.add_row(
+        "goal, on two cores", f"{GOALS['rate']:,.0f}", f"{cost:,.0f}", *("" for _ in servers), ""
+    )
     Console().print(table)
     for row in rows:
         memory = ", ".join(f"{name} {size:,} MiB" for name, size in row["memory_mib"].items())

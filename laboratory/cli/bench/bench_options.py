@@ -102,7 +102,7 @@ class BenchOptions:
         typer.Option(
             "--against",
             metavar="PROGRAM",
-            help="kubernetes: measure this scheduler too (kube-scheduler, vc-scheduler); may be "
-            "repeated",
+            help="kubernetes: measure this scheduler too (kube-scheduler; vc-scheduler, with "
+            "vc-controller-manager and Volcano's definitions beside it); may be repeated",
         ),
     ] = None

@@ -58,6 +58,32 @@ def test_missing_server_binaries_are_named(tmp_path: Path, kubernetes_binaries: 
     assert (refused.returncode, "vc-scheduler" in refused.stderr) == (1, True)
 
 
+def test_vc_scheduler_needs_its_controllers_beside_it(
+    tmp_path: Path, kubernetes_binaries: Binaries
+) -> None:
+    program = tmp_path / "vc-scheduler"
+    program.touch()
+    refused = bench("--servers", kubernetes_binaries.folder, "--against", program)
+    assert refused.returncode == 1
+    assert "vc-controller-manager and Volcano's definitions" in refused.stderr
+
+
+@pytest.mark.thorough
+def test_own_figures_stay_where_another_scheduler_ends(
+    tmp_path: Path, kubernetes_binaries: Binaries
+) -> None:
+    program = tmp_path / "kube-scheduler"
+    program.write_text("#!/bin/sh\necho no room\nexit 3\n")
+    program.chmod(0o755)
+    size = ("--servers", kubernetes_binaries.folder, "--nodes", "2", "--pods", "2", "--shards", "1")
+    result = bench(*size, "--against", program, "-o", "json")
+    assert (result.returncode, "kube-scheduler ended with 3:\nno room" in result.stderr) == (
+        1,
+        True,
+    )
+    assert [run["scheduler"] for run in json.loads(result.stdout)["runs"]] == ["quadrant"]
+
+
 @pytest.mark.thorough
 def test_it_ends_at_ctrl_c_with_its_servers(kubernetes_binaries: Binaries, short_dir: Path) -> None:
     size = ("--kubelets", "--nodes", "100", "--pods", "10000", "--shards", "2")
