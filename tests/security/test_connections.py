@@ -142,6 +142,8 @@ async def test_one_address_does_not_take_the_places_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "most_connections", lambda _: 400)
+    # the quiet client is silent while all others connect
+    monkeypatch.setitem(connections.DEADLINES, connections.WaitingFor.BYTE, 120.0)
     proxies = Proxies()
     # every address of 127/8 is ours, so that a test can be several clients
     monkeypatch.setattr(proxies, "include", lambda address: address == "127.0.0.1")

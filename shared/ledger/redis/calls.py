@@ -64,6 +64,9 @@ _PASSING_ERRORS = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownEr
 """The same for errors that the client library raises as its own types, without that word."""
 
 
+_NO_STREAM = ("NOGROUP", "no such key")
+"""Beginnings of what a server answers to a read of the bind stream's group, and of XINFO, where the
+stream is not there. ``RedisLedger.log_tail`` takes the second for an empty log."""
 _NO_GROUP = (
     "the bind stream is missing: the ledger's server came back without what it held; bring its "
     "data back, or accept what is there with quadrant ledger restore"
@@ -122,7 +125,7 @@ def errors_translated() -> Iterator[None]:
         if "QUADRANT " in text:
             _, _, reason = text.partition("QUADRANT ")
             raise LedgerArgument(reason.partition(" script: ")[0]) from error
-        if text.startswith("NOGROUP"):
+        if text.startswith(_NO_STREAM):
             raise LedgerIdentity(_NO_GROUP) from error
         if text.startswith(_PASSING) or isinstance(error, _PASSING_ERRORS):
             raise LedgerUnavailable(f"the ledger's server refused: {text}") from error

@@ -207,7 +207,7 @@ async def _lost(cluster: SocketCluster) -> None:
 async def test_a_killed_process_goes_on_with_its_history(short_dir: Path) -> None:
     with process(short_dir) as child:
         async with client(short_dir) as cluster:
-            await cluster.bind(asking({"1.0": "n0"}))
+            await cluster.bind(asking({"1.0": "n0"}, duration=None))
             child.kill()
             child.wait()
     told_before = (short_dir / "history.jsonl").read_bytes()
@@ -215,7 +215,7 @@ async def test_a_killed_process_goes_on_with_its_history(short_dir: Path) -> Non
     (short_dir / "history.jsonl").write_bytes(told_before + b'{"torn')
     with process(short_dir):
         async with client(short_dir) as cluster:
-            await cluster.bind(asking({"2.0": "n0"}))
+            await cluster.bind(asking({"2.0": "n0"}, duration=None))
     assert [(e["n"], e["ev"]) for e in events(short_dir)] == [
         (1, "bind"),
         (2, "start"),

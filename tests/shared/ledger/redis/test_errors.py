@@ -36,6 +36,17 @@ async def test_a_server_that_comes_back_empty_is_not_founded_anew(
         await ledger.open()
 
 
+async def test_a_trim_of_a_server_that_came_back_empty_names_the_remedy(
+    ledger: RedisLedger, embedded_server: EmbeddedServer
+) -> None:
+    await ledger.open()
+    client = Redis.from_url(embedded_server.url)
+    await client.flushall()
+    await client.aclose()
+    with pytest.raises(LedgerIdentity, match="quadrant ledger restore"):
+        await ledger.trim(log_before="5-0")
+
+
 async def test_a_failure_that_would_repeat_is_not_taken_for_a_silent_server(
     ledger: RedisLedger, embedded_server: EmbeddedServer
 ) -> None:
