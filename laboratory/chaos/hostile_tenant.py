@@ -1,9 +1,9 @@
 """A hostile tenant during a chaos run: it sends everything that its tokens allow.
 
-It has two tokens, one to view and one to submit to its own queue, and attacks in ways that a review
-found to corrupt the ledger or stall the service. Each attack is bounded in count and time, with a
-pause between two. Its answers do not matter as long as there are some: what is judged are the
-others' promises and waiting times.
+It has two tokens, one to view and one to submit to its own queues, and attacks in ways that a
+review found to corrupt the ledger, to stall the service, or to keep others' small requests waiting.
+Each attack is bounded in count and time, with a pause between two. Its answers do not matter as
+long as there are some: what is judged are the others' promises and waiting times.
 """
 
 from __future__ import annotations
@@ -51,6 +51,16 @@ OWN_TERM_JOBS = 200
 NEEDS = 500
 """Pods with pairwise different requests."""
 CONNECTIONS = 10
+LIST_PODS, LISTS = 2_500, 2
+"""Pods of a List, which is as long as lists may be, and how many are sent at a time."""
+GANGS, GANG_WIDTH = 200, 64
+"""Gangs of a plan, which may have no more, and the pods of each."""
+MEMBERS, PATCHES = 500, 200
+"""Members of a PodGroup, and how often it is changed while they run."""
+STORM_JOBS, STORM_RETRIES = 50, 10
+"""Jobs that begin anew whenever a pod fails, as all theirs do, and how often each may."""
+QUEUES = 1_000
+"""Queues of the tenant beside its own: each pick of a turn looks at all with jobs in line."""
 DOCUMENT_BYTES = 1_000_000
 HALF_SENT = 1_000
 """Connections that begin a request and never finish it."""
@@ -67,7 +77,9 @@ class Hostile:
     view: str
     """A token with role view."""
     submit: str
-    """A token that may submit to :data:`QUEUE`."""
+    """A token that may submit to the tenant's queues."""
+    first: int = 0
+    """Number of the attack that it begins with; a short run does not come round to all."""
     answered: Counter[str] = field(default_factory=Counter)
     """Attack and HTTP status -> count; "no answer" for timeouts."""
     _round: int = 0
@@ -78,7 +90,9 @@ class Hostile:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         connector = aiohttp.TCPConnector(limit=4 * CONNECTIONS)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
-            for attack in itertools.cycle(self._attacks()):
+            attacks = self._attacks()
+            for at in itertools.count(self.first):
+                attack = attacks[at % len(attacks)]
                 self._round += 1
                 await attack(session)
                 await asyncio.sleep(REST_SECONDS)
@@ -94,6 +108,11 @@ class Hostile:
             self._watches_from_long_ago,
             self._from_another_site,
             self._what_is_not_its_own,
+            self._large_lists,
+            self._plans_of_gangs,
+            self._patched_group,
+            self._restart_storm,
+            self._pods_in_many_queues,
         ]
 
     # --- what corrupted the ledger ------------------------------------------------------------
@@ -126,7 +145,7 @@ class Hostile:
             template = pod_template(CPU, duration=DURATION, amount="10m")
             ask_own_nodes(template, name)
             roles = [role_of(2, template)]
-            jobs.append(job_manifest(name, roles, minimum=2, namespace=NAMESPACE, queue=QUEUE))
+            jobs.append(self._job(number, roles, minimum=2))
         await self._submit(session, "own terms", jobs)
 
     async def _different_needs(self, session: aiohttp.ClientSession) -> None:
@@ -173,6 +192,65 @@ class Hostile:
         except* (aiohttp.ClientError, TimeoutError):
             self.answered["old watch: no answer"] += 1
 
+    # --- what others waited for ---------------------------------------------------------------
+
+    async def _large_lists(self, session: aiohttp.ClientSession) -> None:
+        async with asyncio.TaskGroup() as group:
+            for first in range(0, LISTS * LIST_PODS, LIST_PODS):
+                pods = [self._pod(number) for number in range(first, first + LIST_PODS)]
+                group.create_task(self._submit(session, "large lists", pods))
+
+    async def _plans_of_gangs(self, session: aiohttp.ClientSession) -> None:
+        gangs = []
+        for number in range(GANGS):
+            roles = [role_of(GANG_WIDTH, pod_template(CPU, duration=DURATION, amount="1m"))]
+            gangs.append(self._job(number, roles, minimum=GANG_WIDTH))
+        body = orjson.dumps({"kind": "List", "apiVersion": "v1", "items": gangs})
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONNECTIONS):
+                group.create_task(self._post(session, "plans of gangs", f"{BASE}/plans", body))
+
+    async def _patched_group(self, session: aiohttp.ClientSession) -> None:
+        name = self._name(0)
+        group = manifest("PodGroup", name, {"minMember": 1, "queue": QUEUE}, namespace=NAMESPACE)
+        pods = [self._pod(number, cpu="1m", duration=2.0) for number in range(1, MEMBERS)]
+        for pod in pods:
+            pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = name
+        await self._submit(session, "patched group", [group, *pods])
+        path = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups/{name}"
+        remaining = iter(range(PATCHES))
+
+        async def patch() -> None:
+            for number in remaining:
+                body = orjson.dumps({"spec": {"minMember": 1 + number % 2}})
+                await self._send(
+                    session,
+                    "PATCH",
+                    "patched group",
+                    path,
+                    body,
+                    kind="application/merge-patch+json",
+                )
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CONNECTIONS):
+                tasks.create_task(patch())
+
+    async def _restart_storm(self, session: aiohttp.ClientSession) -> None:
+        policy = {"event": "PodFailed", "action": "RestartJob"}
+        jobs = []
+        for number in range(STORM_JOBS):
+            template = pod_template(CPU, duration=0.01, amount="10m")
+            template["metadata"]["annotations"]["quadrant.dev/exit-code"] = "1"
+            job = self._job(number, [role_of(4, template)], minimum=1)
+            job["spec"] |= {"policies": [policy], "maxRetry": STORM_RETRIES}
+            jobs.append(job)
+        await self._submit(session, "restart storm", jobs)
+
+    async def _pods_in_many_queues(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number, queue=name) for number, name in enumerate(queue_names())]
+        await self._submit(session, "many queues", pods)
+
     # --- what it may not ----------------------------------------------------------------------
 
     async def _from_another_site(self, session: aiohttp.ClientSession) -> None:
@@ -215,12 +293,26 @@ class Hostile:
         headers: dict[str, str] | None = None,
     ) -> int:
         """The HTTP status; 0 without an answer."""
+        return await self._send(session, "POST", attack, path, body, kind=kind, headers=headers)
+
+    async def _send(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        attack: str,
+        path: str,
+        body: bytes,
+        *,
+        kind: str,
+        headers: dict[str, str] | None = None,
+    ) -> int:
         token = self.view if path.endswith("/plans") else self.submit
         sent = {"Authorization": f"Bearer {token}", **(headers or {})}
         if kind:
             sent["Content-Type"] = kind
         try:
-            async with session.post(
+            async with session.request(
+                method,
                 self._url + path,
                 data=body,
                 headers=sent,
@@ -242,10 +334,16 @@ class Hostile:
     def _name(self, number: int) -> str:
         return f"hostile-{self._round}-{number}"
 
-    def _pod(self, number: int, *, cpu: str = "10m") -> Item:
-        template = pod_template(CPU, duration=DURATION, amount=cpu)
-        queue = {"scheduling.volcano.sh/queue-name": QUEUE}
-        return pod_manifest(self._name(number), template, namespace=NAMESPACE, annotations=queue)
+    def _job(self, number: int, roles: list[Item], *, minimum: int) -> Item:
+        name = self._name(number)
+        return job_manifest(name, roles, minimum=minimum, namespace=NAMESPACE, queue=QUEUE)
+
+    def _pod(
+        self, number: int, *, cpu: str = "10m", duration: float = DURATION, queue: str = QUEUE
+    ) -> Item:
+        template = pod_template(CPU, duration=duration, amount=cpu)
+        chosen = {"scheduling.volcano.sh/queue-name": queue}
+        return pod_manifest(self._name(number), template, namespace=NAMESPACE, annotations=chosen)
 
 
 def documents() -> list[bytes]:
@@ -260,9 +358,14 @@ def documents() -> list[bytes]:
     return [shape[:DOCUMENT_BYTES].rsplit(b"\n", 1)[0] + b"\n" for shape in shapes]
 
 
-def queue() -> dict[str, Any]:
-    """The tenant's own queue."""
-    return manifest("Queue", QUEUE, {"weight": 1})
+def queue_names() -> list[str]:
+    """The tenant's queues beside its own."""
+    return [f"{QUEUE}-{number}" for number in range(QUEUES)]
+
+
+def queues() -> list[dict[str, Any]]:
+    """All queues of the tenant."""
+    return [manifest("Queue", name, {"weight": 1}) for name in (QUEUE, *queue_names())]
 
 
 def _parts(items: list[Item]) -> Iterator[list[Item]]:

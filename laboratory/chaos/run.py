@@ -15,7 +15,7 @@ from laboratory.chaos import kai
 from laboratory.chaos.draining import NodeDrains, PlannedDrain
 from laboratory.chaos.faults import FaultInjector, InjectedFault
 from laboratory.chaos.hostile_tenant import Hostile
-from laboratory.chaos.hostile_tenant import queue as hostile_queue
+from laboratory.chaos.hostile_tenant import queues as hostile_queues
 from laboratory.chaos.judgement import judge_history, judge_roles, tell_recoveries
 from laboratory.chaos.load import (
     NAMESPACE,
@@ -119,7 +119,7 @@ class Chaos:
         await stage.submit(nodes)
         await stage.submit(cluster(self.shape, nodes, of_kai=self.of_kai))
         if not self.of_kai:
-            await stage.submit([hostile_queue()])
+            await stage.submit(hostile_queues())
         await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
         walls = self.settings.mode == "hard"
         shards = self.settings.shards
@@ -128,7 +128,9 @@ class Chaos:
         )
 
     def _tenant(self, stage: Stage, tokens: Tokens) -> Hostile | None:
-        return Hostile(stage.parts.urls, tokens.view, tokens.submit) if self.hostile else None
+        if not self.hostile:
+            return None
+        return Hostile(stage.parts.urls, tokens.view, tokens.submit, first=self.seed)
 
     async def _storm(
         self, stage: Stage, load: ChaosLoad, striker: FaultInjector, hostile: Hostile | None

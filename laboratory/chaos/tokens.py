@@ -9,7 +9,7 @@ from typing import Self
 import orjson
 
 from coordinator.api.auth.tokens import entry_of, new_token
-from laboratory.chaos.hostile_tenant import NAMESPACE, QUEUE
+from laboratory.chaos.hostile_tenant import NAMESPACE, QUEUE, queue_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Tokens:
     admin: str
     view: str
     submit: str
-    """May submit jobs in the tenant's namespace to its queue."""
+    """May submit jobs in the tenant's namespace to its queues."""
 
     @classmethod
     def new(cls, file: Path) -> Self:
@@ -28,7 +28,11 @@ class Tokens:
             entry_of(tokens.admin, name="load", role="admin", queues=[]),
             entry_of(tokens.view, name="tenant-view", role="view", queues=[]),
             entry_of(
-                tokens.submit, name="tenant", role="submit", queues=[QUEUE], namespaces=[NAMESPACE]
+                tokens.submit,
+                name="tenant",
+                role="submit",
+                queues=[QUEUE, *queue_names()],
+                namespaces=[NAMESPACE],
             ),
         ]
         file.touch(mode=0o600)

@@ -18,6 +18,7 @@ from laboratory.chaos.hostile_tenant import (
     NAMESPACE,
     QUEUE,
     documents,
+    queue_names,
 )
 from laboratory.chaos.judgement import LOST_WITHIN_SECONDS, explains
 from laboratory.chaos.plan import (
@@ -59,7 +60,9 @@ def test_the_tenant_may_do_little(tmp_path: Path) -> None:
     assert admin is not None and admin.role is TokenRole.ADMIN
     assert view is not None and view.role is TokenRole.VIEW
     assert submit is not None and submit.role is TokenRole.SUBMIT
-    assert submit.queues == frozenset([QUEUE]) and submit.namespaces == frozenset([NAMESPACE])
+    assert submit.queues == frozenset([QUEUE, *queue_names()]) and submit.namespaces == frozenset(
+        [NAMESPACE]
+    )
 
 
 @pytest.mark.parametrize(
