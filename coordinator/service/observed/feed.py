@@ -93,6 +93,7 @@ class ClusterFeed:
         self._not_understood = not_understood
         self._refusals_by_kind = refusals
         self._later: deque[tuple[ObjectDelta, list[int]]] = deque()
+        self._observing = asyncio.Lock()
 
     async def run_forever(self) -> None:
         self._source.expect(self._known())
@@ -120,6 +121,10 @@ class ClusterFeed:
             for key, unread in delta.unread:
                 self._report_unread(key, unread)
             if delta.keys:
+                # Pods of others may have come before these. A pod that is admitted ahead of what
+                # they use would be placed on it.
+                if any(key.kind == POD for key in delta.keys):
+                    await self._observe_changes()
                 await self._admit(delta)
 
     async def _offer_again_forever(self) -> None:
@@ -131,6 +136,11 @@ class ClusterFeed:
     async def _observe_forever(self) -> None:
         while True:
             await asyncio.sleep(FOREIGN_SECONDS)
+            await self._observe_changes()
+
+    async def _observe_changes(self) -> None:
+        # One at a time: what is stored is absolute, and an older look must not come last.
+        async with self._observing:
             if self._source.foreign_changed():
                 await self._observe()
 

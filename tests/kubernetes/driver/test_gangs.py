@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from coordinator.cluster.kubernetes.cluster import DELTA
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
+from coordinator.service.observed import feed
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.builders.objects import priority_class
@@ -78,6 +79,21 @@ async def test_pods_of_another_scheduler_take_their_room(
     await cluster.create(pod("second", cpu=4), pod("third", cpu=4))
     nodes = await until(lambda: _two(quadrant))
     assert free not in nodes.values()
+
+
+async def test_a_pod_that_comes_after_pods_of_others_is_not_placed_on_their_room(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = feed.FOREIGN_SECONDS
+    monkeypatch.setattr(feed, "FOREIGN_SECONDS", 3600.0)  # so that no look comes by chance
+    await asyncio.sleep(2 * usual)
+    theirs = [pod(f"theirs-{name}", cpu=3, scheduler="somebody") for name in NODES]
+    for item, name in zip(theirs, NODES, strict=True):
+        item["spec"]["nodeName"] = name
+    await cluster.create(*theirs, pod("mine", cpu=2))
+    service = quadrant.service.service
+    await until(lambda: service.status()["pending_reasons"] == {"Fragmented": 1})
+    assert await quadrant.nodes_of("mine") == {}
 
 
 async def _two(quadrant: Followed) -> dict[str, str] | None:
