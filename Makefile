@@ -78,8 +78,8 @@ test-kubernetes: $(DEV_STAMP) ## The tests on a real API server (`make kubernete
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "kubernetes and not thorough $(PROOFS)" tests/kubernetes tests/deploy
 
 # They wait more than they work, and share nothing: no server, no network, no folder.
-test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, three at a time: for CI, not in `make test`
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m thorough
+test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, two at a time: for CI, not in `make test`
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m thorough
 
 kubernetes: $(DEV_STAMP) ## Build the API server, etcd and the controllers of the tests, once (needs Go)
 	@$(BIN)/python -m tests.kubernetes.servers.build
