@@ -10,6 +10,8 @@ Capacity only shrinks during a session, from one pick to the next.
 
 from __future__ import annotations
 
+import heapq
+
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import held, upwards, within_capability
 from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, PendingQueue
@@ -130,25 +132,23 @@ class Picking:
     def _pick(self) -> tuple[PendingQueue, Line, JobState] | None:
         """The first job of the first queue that is neither overused nor closed."""
         cluster = self._accounts.cluster
-        while (queue := self._best_queue()) is not None:
+        # One look at the keys, however many queues this pick closes: to close one changes no key.
+        queues = [
+            (self._queue_key(queue), qid)
+            for qid, queue in self._lines.queues.items()
+            if queue.lines and qid not in self._closed
+        ]
+        heapq.heapify(queues)
+        while queues:
+            qid = heapq.heappop(queues)[1]
+            queue = self._lines.queues[qid]
             if not self._session.overused(queue.info, cluster):
                 best = self._best_line(queue)
                 if best is not None:
                     return queue, best[0], self._jobs[best[1][2]]
             # For the rest of the session, as in Volcano: capacity only shrinks from pick to pick.
-            self._closed.add(queue.info.queue.qid)
+            self._closed.add(qid)
         return None
-
-    def _best_queue(self) -> PendingQueue | None:
-        best: PendingQueue | None = None
-        best_key: tuple[tuple[float, ...], str] | None = None
-        for qid, queue in self._lines.queues.items():
-            if not queue.lines or qid in self._closed:
-                continue
-            key = self._queue_key(queue)
-            if best_key is None or key < best_key:
-                best, best_key = queue, key
-        return best
 
     def _queue_key(self, queue: PendingQueue) -> tuple[tuple[float, ...], str]:
         key = self._session.queue_key(queue.info, self._accounts.cluster)

@@ -44,6 +44,8 @@ async def step_forever(
             continue
         for instruction in core.step(time.time()):
             execute(instruction)
+        if core.unfinished:
+            kicked.set()
         # `wait` does not suspend where the event is set already: without this a stream of events
         # would keep everybody else from the loop.
         await asyncio.sleep(0)

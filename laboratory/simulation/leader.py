@@ -252,6 +252,9 @@ class CoordinatorIncarnation:
     def _step_now(self) -> None:
         for instruction in self.core.step(self.process.now):
             self._execute(instruction)
+        if self.core.unfinished:
+            self._alarm.set(self.process.now)
+            return
         due = self.core.next_due()
         if due is not None:
             self._alarm.set(max(due, self.process.now + IDLE_STEP_SECONDS))

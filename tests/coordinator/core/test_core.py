@@ -14,6 +14,7 @@ from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.errors import Deposed
 from shared.messages.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState
+from shared.model.model import Queue
 from shared.units.slots import CPU
 from tests.builders.rows import ONE, job, node
 from tests.coordinator.order.helpers import answer, order, placed
@@ -33,6 +34,25 @@ def coordinator(shards: int = 2, jobs: int = 4, *, walls: bool = False) -> Coord
 
 def sends(core: Coordinator, now: float = 0.0) -> list[SendTurns]:
     return [i for i in core.step(now) if isinstance(i, SendTurns)]
+
+
+def test_a_step_with_very_many_queues_opens_some_turns_and_says_that_more_are_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pick looks at every queue: turns and queues together bound what one callback does."""
+    monkeypatch.setattr("coordinator.core.coordinator.MOST_LOOKS", 30)
+    core = Coordinator(order(nodes=0, window=16), Dispatcher(1))
+    queues = [Queue(qid, f"q{qid}") for qid in range(1, 11)]
+    jobs = [job(jid, queue=f"q{jid + 1}") for jid in range(10)]
+    nodes = [node(row) for row in range(3)]
+    core.admitted(Changes(classes={0: ONE}, nodes=nodes, queues=queues, jobs=jobs))
+    core.repartition()
+    core.worker_up(0, EPOCH)
+    opened = []
+    for _ in range(4):
+        core.step(0.0)
+        opened.append((core.order.open, core.unfinished))
+    assert opened == [(3, True), (6, True), (9, True), (10, False)]
 
 
 def rereads(core: Coordinator, now: float = 0.0) -> list[int]:
