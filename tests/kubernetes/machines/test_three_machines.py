@@ -158,8 +158,9 @@ def judge(stage: MachinesStage) -> None:
     history = stage.cluster.history
     report = check(history, closed=True)
     assert report.ok, [str(violation) for violation in report.violations]
-    bindings = stage.users.bindings()
+    bindings, uncertain = stage.users.bindings()
     assert set(bindings.values()) == {1}, "a pod was bound twice"
-    assert report.summary.tasks_bound == len(bindings) > 200
+    bound = report.summary.tasks_bound
+    assert 200 < len(bindings) <= bound <= len(bindings.keys() | uncertain)
     events = {json.loads(line)["ev"] for line in history.read_bytes().splitlines()}
     assert {"bind", "start", "succeeded", "commit", "end"} <= events

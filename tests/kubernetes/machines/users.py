@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from laboratory.local_kubernetes.client import ApiClient, client_of
@@ -91,13 +92,17 @@ class Users:
             self.delete(f"{PODS}/{name}", at_once=True)
         return lost
 
-    def bindings(self) -> Counter[str]:
-        """Pod's uid -> how often the API server said that it was bound."""
-        return Counter(
-            entry["requestObject"]["metadata"]["uid"]
+    def bindings(self) -> tuple[Counter[str], set[str]]:
+        """Pod's uid -> how often the API server said that it was bound; and the pods of which it
+        said once that it does not know, as it does where its store is slow."""
+        answers = [
+            (entry["requestObject"]["metadata"]["uid"], entry["responseStatus"].get("code", 0))
             for entry in entries(self.plane.audit_log)
             if entry.get("objectRef", {}).get("subresource") == "binding"
-            and entry["responseStatus"].get("code") == 201
+        ]
+        return (
+            Counter(uid for uid, code in answers if code == HTTPStatus.CREATED),
+            {uid for uid, code in answers if code >= HTTPStatus.INTERNAL_SERVER_ERROR},
         )
 
     def _do(self, work: Callable[[ApiClient], Awaitable[_Answer]]) -> _Answer:
