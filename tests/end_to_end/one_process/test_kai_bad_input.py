@@ -51,7 +51,12 @@ BAD: list[tuple[Json, str, str, str]] = [
     (without_resources(), "spec.resources", "", "write quota, limit and overQuotaWeight"),
     (kai_queue("q-self", "q-self"), "spec.parentQueue", "'q-self'", "write another or leave it"),
     (kai_queue("all", "red"), "spec.parentQueue", "'red'", "choose another parent"),
-    (kai_queue("q-big", gpu=share(2**53)), "spec.resources.gpu.limit", "", "stay below"),
+    (
+        kai_queue("q-big", gpu=share(1) | {"overQuotaWeight": 2**53}),
+        "spec.resources.gpu.overQuotaWeight",
+        "",
+        "stay below",
+    ),
     (kai_queue("q-word", gpu={"qouta": 1}), "spec.resources.gpu.qouta", "1", "did you mean quota?"),
     (kai_queue("q-below", "busy"), "spec.parentQueue", "'busy'", "delete its jobs and wait"),
     (kai_group("g-parent", "all"), "spec.queue", "'all'", "name blue, busy, red"),
