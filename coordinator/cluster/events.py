@@ -37,7 +37,7 @@ class ClusterEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredUsage:
+class ReportedUsage:
     """Figures that turns have from one moment until another (seconds since 1970)."""
 
     usage: dict[str, dict[str, float]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Protocol
 
-from coordinator.cluster.events import MeasuredUsage
+from coordinator.cluster.events import ReportedUsage
 from shared.units.things import Things
 
 
@@ -197,7 +197,7 @@ class ClusterDriver(RunsTasks, Protocol):
         (first jid, number of jobs). Raises ClusterTimeout."""
         ...
 
-    async def measured(self, measured: MeasuredUsage) -> None:
+    async def measured(self, measured: ReportedUsage) -> None:
         """Record in the history, if there is one, how busy a metrics source says that nodes are.
         Raises ClusterTimeout."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.cluster.events import ClusterEvent, MeasuredUsage
+from coordinator.cluster.events import ClusterEvent, ReportedUsage
 from coordinator.cluster.history.acknowledgements import Runs, add_runs
 from coordinator.cluster.history.events import (
     Event,
@@ -47,7 +47,7 @@ class Notes:
     def measured(self, t: float, usage: dict[str, dict[str, float]]) -> None:
         """Record how busy nodes are: what every turn of this coordinator is told."""
         self._number += 1
-        self._add([measured_event(t, MeasuredUsage(usage, begins=0.0), self._number)])
+        self._add([measured_event(t, ReportedUsage(usage, begins=0.0), self._number)])
 
     def end(self, t: float) -> None:
         self._number += 1

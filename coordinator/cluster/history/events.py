@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby, repeat
 from typing import Any
 
-from coordinator.cluster.events import ClusterEvent, MeasuredUsage
+from coordinator.cluster.events import ClusterEvent, ReportedUsage
 from coordinator.cluster.history.facts import (
     Facts,
     digest,
@@ -157,7 +157,7 @@ def acknowledged_event(t: float, jobs: list[tuple[int, int]], number: int) -> Ev
     return {"t": t, "src": "cluster", "n": number, "ev": "acknowledged", "jobs": jobs}
 
 
-def measured_event(t: float, measured: MeasuredUsage, number: int) -> Event:
+def measured_event(t: float, measured: ReportedUsage, number: int) -> Event:
     """A metrics source said how busy nodes are."""
     usage = {
         node: (u.get("cpu", -1.0), u.get("memory", -1.0)) for node, u in measured.usage.items()

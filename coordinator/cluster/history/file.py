@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol
 import orjson
 import structlog
 
-from coordinator.cluster.events import ClusterEvent, MeasuredUsage
+from coordinator.cluster.events import ClusterEvent, ReportedUsage
 from coordinator.cluster.history.events import (
     Event,
     LedgerEvents,
@@ -69,7 +69,7 @@ class HistoryFile:
         self._number += 1
         self._write([acknowledged_event(t, jobs, self._number)])
 
-    def measured(self, t: float, measured: MeasuredUsage) -> None:
+    def measured(self, t: float, measured: ReportedUsage) -> None:
         """Write how busy nodes are, as a metrics source says."""
         self._number += 1
         self._write([measured_event(t, measured, self._number)])

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from coordinator.cluster.events import MeasuredUsage
+from coordinator.cluster.events import ReportedUsage
 from coordinator.cluster.kubernetes.api.client import ApiReader
 from coordinator.cluster.kubernetes.api.reflector import (
     ObjectSink,
@@ -316,7 +316,7 @@ class KubernetesCluster:
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         """There is no history: the API server has what users were told."""
 
-    async def measured(self, measured: MeasuredUsage) -> None:
+    async def measured(self, measured: ReportedUsage) -> None:
         """There is no history."""
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from coordinator.cluster.events import MeasuredUsage
+from coordinator.cluster.events import ReportedUsage
 from coordinator.cluster.protocol import (
     BindAnswer,
     BindAnswers,
@@ -85,12 +85,12 @@ def read_acknowledged(arguments: list[Any]) -> list[tuple[int, int]]:
     return read(arguments, tuple[list[tuple[Count, Count]]], "acknowledged")[0]
 
 
-def read_measured(arguments: list[Any]) -> MeasuredUsage:
+def read_measured(arguments: list[Any]) -> ReportedUsage:
     """How busy nodes are."""
     usage, begins, ends = read(
         arguments, tuple[dict[str, dict[str, Finite]], Finite, Finite | None], "measured"
     )
-    return MeasuredUsage(usage, begins, ends)
+    return ReportedUsage(usage, begins, ends)
 
 
 def read_nothing(value: Any) -> None:

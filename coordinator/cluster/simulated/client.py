@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from coordinator.cluster.events import MeasuredUsage
+from coordinator.cluster.events import ReportedUsage
 from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
@@ -84,7 +84,7 @@ class SocketCluster:
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         await self._ask("acknowledged", [jobs], self._timeout, read_nothing)
 
-    async def measured(self, measured: MeasuredUsage) -> None:
+    async def measured(self, measured: ReportedUsage) -> None:
         figures = [measured.usage, measured.begins, measured.ends]
         await self._ask("measured", figures, self._timeout, read_nothing)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from coordinator.cluster.events import ClusterEvent, MeasuredUsage
+from coordinator.cluster.events import ClusterEvent, ReportedUsage
 from coordinator.cluster.protocol import BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.calls import (
     bind_answer_columns,
@@ -48,7 +48,7 @@ class EventSink(Protocol):
         Raises OSError."""
         ...
 
-    def measured(self, t: float, measured: MeasuredUsage) -> None:
+    def measured(self, t: float, measured: ReportedUsage) -> None:
         """Write how busy nodes are. Raises OSError."""
         ...
 

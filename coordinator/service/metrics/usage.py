@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import structlog
 
-from coordinator.cluster.events import MeasuredUsage
+from coordinator.cluster.events import ReportedUsage
 from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.core.coordinator import Coordinator
 from coordinator.service.metrics.prometheus import ask_prometheus, read_samples
@@ -148,7 +148,7 @@ def usage_of(core: Coordinator, cluster: ClusterDriver) -> UsageSource:
     async def report(usage: Usage) -> None:
         now = time.time()
         try:
-            await cluster.measured(MeasuredUsage(usage, begins=now, ends=now + FORGET_AFTER))
+            await cluster.measured(ReportedUsage(usage, begins=now, ends=now + FORGET_AFTER))
         except ClusterTimeout:
             _log.debug("history lacks an answer of the metrics source")
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from coordinator.cluster.events import ClusterEvent, MeasuredUsage
+from coordinator.cluster.events import ClusterEvent, ReportedUsage
 from coordinator.cluster.protocol import BindAnswer, ClusterTimeout
 from coordinator.cluster.simulated.client import ClusterError, SocketCluster
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -101,7 +101,7 @@ async def test_acknowledgements_in_the_history_survive_a_restart(
         async with client(short_dir) as cluster:
             await cluster.bind(asking({"1.0": "n0"}, duration=None))
             await cluster.acknowledged([(1, 1), (4, 2)])
-            await cluster.measured(MeasuredUsage({"n0": {"cpu": 50.0}}, begins=1.0, ends=301.0))
+            await cluster.measured(ReportedUsage({"n0": {"cpu": 50.0}}, begins=1.0, ends=301.0))
         child.send_signal(signal.SIGTERM)
         assert child.wait(PATIENCE) == 0
     with process(short_dir, "--grace=0.01") as child:
@@ -328,7 +328,7 @@ class _Sink:
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
         pass
 
-    def measured(self, t: float, measured: MeasuredUsage) -> None:
+    def measured(self, t: float, measured: ReportedUsage) -> None:
         pass
 
 

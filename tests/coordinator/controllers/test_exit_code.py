@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cluster.events import ClusterEvent, MeasuredUsage
+from coordinator.cluster.events import ClusterEvent, ReportedUsage
 from coordinator.cluster.protocol import BindRequests, Report
 from coordinator.cluster.simulated.client import SocketCluster
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -71,7 +71,7 @@ class Unwritten:
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
         pass
 
-    def measured(self, t: float, measured: MeasuredUsage) -> None:
+    def measured(self, t: float, measured: ReportedUsage) -> None:
         pass
 
 

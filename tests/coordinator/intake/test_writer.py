@@ -36,7 +36,7 @@ class WriterDesk:
     """A writer over a ledger, with what it told."""
 
     def __init__(self) -> None:
-        self.ledger = SlowLedger()
+        self.ledger = YieldingLedger()
         self.intake = Intake()
         self.told: list[Changes] = []
         self.durable: list[set[str]] = []
@@ -62,7 +62,7 @@ class WriterDesk:
         self.durable.append(set(self.ledger.kept))
 
 
-class SlowLedger(MemoryLedger):
+class YieldingLedger(MemoryLedger):
     """A ledger that lets others go first, and remembers what it was sent."""
 
     def __init__(self) -> None:
@@ -378,7 +378,7 @@ async def test_the_parts_of_a_list_refer_only_to_what_comes_before(
 # --- what the ledger refuses ----------------------------------------------------------------------
 
 
-class Refusing(SlowLedger):
+class Refusing(YieldingLedger):
     """A ledger that refuses whatever names one of these objects."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from coordinator.cluster.events import MeasuredUsage
+from coordinator.cluster.events import ReportedUsage
 from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
@@ -144,7 +144,7 @@ class DirectCluster:
         self.kubelets = kubelets
         self.told: list[tuple[int, int]] = []
         """Runs of jobs whose users were told that they are stored."""
-        self.figures: list[MeasuredUsage] = []
+        self.figures: list[ReportedUsage] = []
         """Figures of nodes from a metrics source."""
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
@@ -179,7 +179,7 @@ class DirectCluster:
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         self.told += jobs
 
-    async def measured(self, measured: MeasuredUsage) -> None:
+    async def measured(self, measured: ReportedUsage) -> None:
         self.figures.append(measured)
 
     async def close(self) -> None:

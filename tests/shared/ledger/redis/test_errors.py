@@ -13,13 +13,12 @@ from shared.ledger.keys import key
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 
 
 @pytest.fixture
 async def ledger(embedded_server: EmbeddedServer) -> AsyncIterator[RedisLedger]:
-    client = Redis.from_url(embedded_server.url)
-    await client.flushall()
-    await client.aclose()
+    flush(embedded_server)
     redis_ledger = RedisLedger(embedded_server.url)
     yield redis_ledger
     await redis_ledger.close()
@@ -29,9 +28,7 @@ async def test_a_server_that_comes_back_empty_is_not_founded_anew(
     ledger: RedisLedger, embedded_server: EmbeddedServer
 ) -> None:
     await ledger.open()
-    client = Redis.from_url(embedded_server.url)
-    await client.flushall()
-    await client.aclose()
+    flush(embedded_server)
     with pytest.raises(LedgerIdentity, match="identity record"):
         await ledger.open()
 
@@ -40,9 +37,7 @@ async def test_a_trim_of_a_server_that_came_back_empty_names_the_remedy(
     ledger: RedisLedger, embedded_server: EmbeddedServer
 ) -> None:
     await ledger.open()
-    client = Redis.from_url(embedded_server.url)
-    await client.flushall()
-    await client.aclose()
+    flush(embedded_server)
     with pytest.raises(LedgerIdentity, match="quadrant ledger restore"):
         await ledger.trim(log_before="5-0")
 
