@@ -38,10 +38,8 @@ from shared.slices import Steps, at_once, in_slices
 
 JOBS = 200
 """Most jobs of one plan: bounds how long it keeps a worker from its turns."""
-
-
 MOST_WAITING = 64
-"""Plans that wait for their turn: more than the inquiries that are let in at once."""
+"""Most plans that wait for their turn: more than the inquiries that are admitted at once."""
 
 ROUNDS = 4
 """Most inquiries of one plan: each knows which turns of the one before found no place."""

@@ -55,7 +55,7 @@ SHARED_BATCH_OPS = 2 * PART_OBJECTS
 batch."""
 
 SHARED_SECONDS = 60.0
-"""How long a request counts as that of somebody who asks."""
+"""Seconds for which a request shows that its caller is asking."""
 
 BATCH_REQUESTS = 64
 """Requests of one store call. More come while they are judged, since others run in between: without
@@ -63,8 +63,8 @@ this bound a batch would go on taking them in, and what is kept of a flood would
 the machine is."""
 
 REQUEST_SECONDS = 0.001
-"""What a request counts for its caller beside its whole slices: about what one small object takes.
-"""
+"""Charge of each request to its caller beside its whole slices: about the time of one small
+object."""
 
 QUEUE_REQUESTS = 64
 """Requests of one queue that may wait while no other's do; beyond its share the API answers 429 and
@@ -84,7 +84,7 @@ class StoresBatches(Protocol):
 
 
 class Askers:
-    """Whether more than one asks. ``seconds``: how long a request counts."""
+    """Knows whether more than one caller asks. ``seconds``: how long a request counts."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -136,7 +136,7 @@ class _StoreRequest:
     caller: str
     """Caller whose share of time it uses."""
     objects: int = 0
-    """How many objects it submits."""
+    """Number of objects that it submits."""
     reads: Key | None = None
     """The object whose published form it looks at."""
 

@@ -26,8 +26,8 @@ from shared.messages.reason import Reason
 from shared.model.model import Requests
 
 BEYOND_SECONDS = 1.0
-"""How long a job that its session found no room for within its queue's share is tried beyond it
-alone. Within it the job would be the first again each time."""
+"""Seconds for which a job is tried only beyond its queue's share, after a session has found no room
+for it within. Within the share it would be the first job again each time."""
 
 
 class Picking:
