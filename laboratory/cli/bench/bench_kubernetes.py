@@ -65,7 +65,7 @@ class Rates:
     scheduler: str
     pods: int
     seconds: float
-    """From the first bind to the last."""
+    """From the first bind to the last; 0: one look saw all of them."""
     first_bind: float
     """Seconds to the first bind from the scheduler's start, or from that of creating the pods where
     it was there before."""
@@ -82,7 +82,7 @@ class Rates:
         return {
             "scheduler": self.scheduler,
             "pods": self.pods,
-            "pods_per_second": round(self.pods / self.seconds, 1),
+            "pods_per_second": round(self.pods / self.seconds, 1) if self.seconds else None,
             "first_bind_seconds": round(self.first_bind, 1),
             "second_start_first_bind_seconds": round(self.again, 1),
             "memory_mib": {name: size >> 20 for name, size in sorted(self.memory.items())},
@@ -329,7 +329,7 @@ def _tell(options: BenchOptions, rows: list[dict[str, Any]]) -> None:
         parts = row["by_process_us_per_pod"].items()
         table.add_row(
             row["scheduler"],
-            f"{row['pods_per_second']:,.0f}",
+            "-" if row["pods_per_second"] is None else f"{row['pods_per_second']:,.0f}",
             f"{row['scheduler_us_per_pod']:,}",
             *(f"{row['servers_us_per_pod'].get(server, 0):,}" for server in servers),
             ", ".join(f"{name} {cost:,}" for name, cost in parts if cost),

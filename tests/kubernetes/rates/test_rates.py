@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.cli.bench.bench_kubernetes import Rates
 from laboratory.local_kubernetes.binaries import Binaries
 from tests.coordinator.cli.interrupting import interrupt, shards_work
 
@@ -80,6 +81,13 @@ def test_own_figures_stay_where_another_scheduler_ends(
     assert result.returncode == 1
     assert "kube-scheduler ended with 3:\nno room" in result.stderr, result.stderr
     assert [run["scheduler"] for run in json.loads(result.stdout)["runs"]] == ["quadrant"]
+
+
+def test_pods_bound_within_one_look_have_no_rate() -> None:
+    rates = Rates(
+        scheduler="quadrant", pods=2, seconds=0.0, first_bind=1.0, again=0.0, memory={}, costs={}
+    )
+    assert rates.row()["pods_per_second"] is None
 
 
 @pytest.mark.thorough
