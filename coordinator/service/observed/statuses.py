@@ -5,7 +5,8 @@
     stories of jobs --> StatusQueue --> one write at a time, made when its turn comes --> API server
 
 Each only when it changes, and all of it at a bounded rate: an event costs the server nearly what a
-binding costs. A gang's PodGroup comes before its pods, and an event of each pod last.
+binding costs. A gang's PodGroup comes before its pods, and an event of each pod last: Volcano's
+controllers look at the conditions of a PodGroup when one of its pods changes, and only then.
 """
 
 from __future__ import annotations
@@ -151,6 +152,7 @@ class StatusReports:
         # One for all, so that the members of a gang share what is computed for it. What changes
         # meanwhile is collected, and looked at again, by a later tick.
         writes, others, read_model = 0, GiveWay(), self._objects.read_model()
+        of_gangs: dict[int, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             for _ in range(LOOKS_A_TICK):
                 await others.between()
@@ -162,10 +164,23 @@ class StatusReports:
                     if self._group_path is None:
                         self._write_again(about, now)
                         return
-                write = self._write_of(read_model, about)
-                if write is not None and self.queue.is_new(about, write.content):
-                    group.create_task(self._send(about, write))
+                for subject in (*self._paused_gang(about), about):
+                    write = self._write_of(read_model, subject)
+                    if write is None or not self.queue.is_new(subject, write.content):
+                        continue
+                    before = of_gangs.get(subject.jid)
+                    task = group.create_task(self._send(subject, write, after=before))
+                    if subject.importance is Importance.GROUP:
+                        of_gangs[subject.jid] = task
                     writes += 1
+
+    def _paused_gang(self, about: WriteSubject) -> Iterator[WriteSubject]:
+        """The PodGroup of this pod, if what is new about it waits for the end of a pause."""
+        state = self._objects.core.order.jobs.get(about.jid)
+        if about.importance is Importance.POD and state is not None:
+            gang = WriteSubject(Importance.GROUP, about.jid, self._group_uid(state))
+            if not self._lacks_path(gang) and self.queue.take_paused(gang):
+                yield gang
 
     def not_understood(self, key: ObjectKey, item: Json, why: str) -> None:
         """An object is refused by intake: its author reads why in an event about it."""
@@ -290,7 +305,11 @@ class StatusReports:
 
     # --- one write ------------------------------------------------------------------------------
 
-    async def _send(self, about: WriteSubject, write: StatusWrite) -> None:
+    async def _send(
+        self, about: WriteSubject, write: StatusWrite, *, after: asyncio.Task[None] | None
+    ) -> None:
+        if after is not None:
+            await after
         answer = await self._writer.report(write.method, write.path, write.encoded(), write.form)
         now, of_job = self._clock(), self._of_job.setdefault(about.jid, set())
         code = _NO_ANSWER if answer is None else answer.code

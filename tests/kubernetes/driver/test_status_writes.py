@@ -137,6 +137,25 @@ async def test_an_admission_is_written_without_a_pause(
     await until(partial(_has_phase, cluster, "Inqueue"))
 
 
+async def test_a_podgroup_has_its_condition_before_its_pods_have_theirs(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Volcano's controllers read it when a pod changes. Its phase was written a moment before."""
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 600.0)
+    await cluster.create(pod_group("job", 2))
+    await until(partial(_has_phase, cluster, "Inqueue"))
+    held = HoldRequest()
+    fault = proxy.inject(held, method="PATCH", part="/podgroups/job")
+    await cluster.create(*(pod(f"job-{i}", group="job", cpu=9) for i in range(2)))
+    await proxy.until_met(fault)
+    await asyncio.sleep(1.0)
+    assert await scheduled_status(cluster, "job-0") is None
+    held.released.set()
+    await until(lambda: scheduled(cluster, "job-0"))
+    [condition] = (await group_status(cluster, "job"))["conditions"]
+    assert condition["type"] == "Unschedulable"
+
+
 async def test_a_phase_is_written_although_the_server_does_not_say_at_first_what_groups_have(
     quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
 ) -> None:

@@ -59,8 +59,8 @@ class StatusQueue(Generic[K]):
         default_factory=lambda: {importance: {} for importance in Importance}
     )
     _later: list[tuple[float, int, Importance, K]] = field(default_factory=list)
-    _waits: set[K] = field(default_factory=set)
-    """Keys in ``_later``."""
+    _waits: dict[K, int] = field(default_factory=dict)
+    """Key -> number of its entry in ``_later``."""
     _written: dict[K, _Written] = field(default_factory=dict)
     _number: count[int] = field(default_factory=count)
 
@@ -74,8 +74,8 @@ class StatusQueue(Generic[K]):
             return
         before = self._written.get(key)
         if before is not None and now < before.until and not at_once:
-            self._waits.add(key)
-            heapq.heappush(self._later, (before.until, next(self._number), importance, key))
+            self._waits[key] = number = next(self._number)
+            heapq.heappush(self._later, (before.until, number, importance, key))
         else:
             line[key] = None
         if len(self) > LONGEST:
@@ -91,15 +91,20 @@ class StatusQueue(Generic[K]):
     def take(self, now: float) -> K | None:
         """The next object; None where there is none now."""
         while self._later and self._later[0][0] <= now:
-            _, _, importance, key = heapq.heappop(self._later)
-            self._waits.discard(key)
-            self._lines[importance][key] = None
+            _, number, importance, key = heapq.heappop(self._later)
+            if self._waits.get(key) == number:
+                del self._waits[key]
+                self._lines[importance][key] = None
         for line in self._lines.values():
             if line:
                 key = next(iter(line))
                 del line[key]
                 return key
         return None
+
+    def take_paused(self, key: K) -> bool:
+        """Take this object before the end of its pause. False: it does not wait for one."""
+        return self._waits.pop(key, None) is not None
 
     def is_new(self, key: K, content: Hashable) -> bool:
         """Whether this is something else than what was written last."""

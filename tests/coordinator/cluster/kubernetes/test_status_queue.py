@@ -64,6 +64,18 @@ def test_pauses_grow_with_each_write_and_begin_anew_after_a_quiet_time() -> None
     assert queue.take(now + PAUSE_SECONDS) == "a"
 
 
+def test_an_object_taken_before_the_end_of_its_pause_is_not_taken_again_at_its_end() -> None:
+    queue = Queue()
+    queue.written("gang", "Inqueue", 0.0)
+    queue.changed("gang", Importance.GROUP, 0.1)
+    assert queue.take_paused("gang")
+    assert not queue.take_paused("gang")
+    queue.written("gang", "Unschedulable", 0.2)
+    queue.changed("gang", Importance.GROUP, 0.3)
+    assert queue.take(PAUSE_SECONDS) is None
+    assert queue.take(0.2 + 2 * PAUSE_SECONDS) == "gang"
+
+
 def test_a_status_already_written_is_not_new() -> None:
     queue = Queue()
     assert queue.is_new("a", "short by 2")
