@@ -90,16 +90,26 @@ def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str
     """Keep a statement if its job is pipelined with it, else undo it. True if it was kept.
 
     A statement without evictions is left to allocate if that action still follows: an allocation is
-    better than a nomination.
+    better than a nomination. Where allocate gives the room to another job the action is run again.
     """
     if not statement.operations:
         return False
-    # A nomination waits for the next turn to be bound; allocate binds now, in the same session.
-    needless = not statement.evictions and later(ssn, action, "allocate")
-    if needless or not ssn.pipelined(job):
+    kept = ssn.pipelined(job)
+    if kept and not statement.evictions:
+        kept = not _leave_to_allocate(ssn, job, action)
+    if kept:
+        statement.commit()
+    else:
         statement.rollback()
+    return kept
+
+
+def _leave_to_allocate(ssn: Session, job: SessionJob, action: str) -> bool:
+    """Leave free room to allocate; False if that action does not follow, or has run."""
+    if ssn.left_to_allocate is None or not later(ssn, action, "allocate"):
         return False
-    statement.commit()
+    # A nomination waits for the next turn to be bound; allocate binds now, in the same session.
+    ssn.left_to_allocate += ((job, action),)
     return True
 
 

@@ -46,6 +46,8 @@ class Answers(Registration):
     _world: World | None = None
     decided_by: tuple[str, ...] = ()
     """The plugins that decided the last victims."""
+    left_to_allocate: tuple[tuple[SessionJob, str], ...] | None = ()
+    """(job, action) where the action left free room to allocate; None once allocate has run."""
 
     def enter(self, world: World) -> None:
         """Use this world from now on."""

@@ -119,6 +119,20 @@ def test_free_nodes_are_left_to_a_later_allocate_action() -> None:
     assert result.binds == {"default/poor-0": "free"}
 
 
+def test_reclaim_evicts_where_allocate_gives_the_free_room_to_another_queue() -> None:
+    c = Cluster("gang", "capacity", actions=("reclaim", "allocate"))
+    c.queue("rich", priority=1)
+    c.queue("poor", deserved={"cpu": 2})
+    full(c, "n")
+    c.node("free", cpu=1)
+    c.job("first", queue="rich")
+    c.job("poor", queue="poor")
+    result = c.run()
+    assert result.binds == {"default/first-0": "free"}
+    assert result.evicted == ["default/rich-3"]
+    assert result.pipelined == {"default/poor-0": "n"}
+
+
 def test_a_gang_takes_what_is_free_and_evicts_for_the_rest() -> None:
     """Free room on the node counts: no task is evicted for it."""
     c = cluster(actions=("reclaim", "allocate"))
