@@ -153,17 +153,18 @@ class StatusReports:
         # meanwhile is collected, and looked at again, by a later tick.
         writes, others, read_model = 0, GiveWay(), self._objects.read_model()
         of_gangs: dict[int, asyncio.Task[None]] = {}
+        is_path_asked = False
         async with asyncio.TaskGroup() as group:
             for _ in range(LOOKS_A_TICK):
                 await others.between()
                 about = self.queue.take(now) if writes < WRITES_A_TICK else None
                 if about is None:
                     return
+                if self._lacks_path(about) and not is_path_asked:
+                    is_path_asked, self._group_path = True, await self._find_group_path()
                 if self._lacks_path(about):
-                    self._group_path = await self._find_group_path()
-                    if self._group_path is None:
-                        self._write_again(about, now)
-                        return
+                    self._write_again(about, now)
+                    continue
                 for subject in (*self._paused_gang(about), about):
                     write = self._write_of(read_model, subject)
                     if write is None or not self.queue.is_new(subject, write.content):

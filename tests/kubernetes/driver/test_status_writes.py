@@ -164,6 +164,17 @@ async def test_a_phase_is_written_although_the_server_does_not_say_at_first_what
     await until(partial(_has_phase, cluster, "Inqueue"))
 
 
+async def test_pods_are_told_while_the_server_does_not_say_what_groups_have(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The PodGroup is first in line at each tick: pauses are shorter than those between ticks."""
+    for pause in ("PAUSE_SECONDS", "LONGEST_PAUSE_SECONDS"):
+        monkeypatch.setattr(status_queue, pause, statuses.TICK_SECONDS / 10)
+    proxy.inject(Answer(503), part="/apis/scheduling.volcano.sh/v1beta1", times=1_000_000)
+    await cluster.create(pod_group("job", 2), pod("wide", cpu=9))
+    await until(lambda: scheduled(cluster, "wide"))
+
+
 async def test_the_members_of_a_gang_share_the_search_for_those_that_fit(
     quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
