@@ -11,10 +11,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.jobs.claims import ClaimBook
+from coordinator.jobs.charges.claims import ClaimBook
+from coordinator.jobs.charges.gpu_memory import GpuMemoryBook, by_memory
 from coordinator.jobs.gate_removals import GateRemovals
 from coordinator.jobs.rule_objects import drop_rule_object, put_rule_object
-from coordinator.jobs.state import JobState, by_state, count_group, deleted_members, recount
+from coordinator.jobs.state import (
+    JobState,
+    Need,
+    amounts,
+    by_state,
+    count_group,
+    deleted_members,
+    recount,
+)
 from coordinator.jobs.volumes import VolumeBook
 from shard_worker.session_model.queue_totals import (
     PENDING,
@@ -103,6 +112,7 @@ class Accounts:
         self.unlinked = False
         """A queue came, went or moved since it was told which ones are above it."""
         self.claims = ClaimBook(self.cluster)
+        self.gpu_memory = GpuMemoryBook(self.cluster, self.classes)
         self.volumes = VolumeBook()
         self.gates = GateRemovals(self.cluster, self.classes)
 
@@ -112,6 +122,8 @@ class Accounts:
         if self.unlinked:
             link(self.cluster.queues)
             self.unlinked = False
+        for state in self.gpu_memory.take_rowless():
+            self._settle_memory(state)
         if self.dirty:
             self.cluster.revision += 1
             self.dirty = False
@@ -138,11 +150,13 @@ class Accounts:
         """Add or update a node."""
         self.drop_node(node.row)
         self.cluster.nodes[node.row] = node
+        self.gpu_memory.count_node(node, +1)
         self._offer(node.allocatable, +1)
 
     def drop_node(self, row: int) -> None:
         node = self.cluster.nodes.pop(row, None)
         if node is not None:
+            self.gpu_memory.count_node(node, -1)
             self._offer(node.allocatable, -1)
 
     def _offer(self, requests: Requests, sign: int) -> None:
@@ -201,6 +215,7 @@ class Accounts:
         if sign > 0 and info.job.min_resources is not None:
             self.refigure(state)
         self._ask_claims(state, queue, sign)
+        self._count_memory(state, queue, sign)
         for role in state.job.roles:
             if role.annotations and reserves(role):
                 waiting = state.states.count(PENDING_STATE, role.first, role.first + role.count)
@@ -235,9 +250,37 @@ class Accounts:
             if number:
                 self.claims.asked(queue, state.job, cls, sign * number)
 
+    def _count_memory(self, state: JobState, queue: QueueInfo, sign: int) -> None:
+        """Count what tasks of a job hold, or wait for, by MiB of GPUs."""
+        for role in state.job.roles:
+            cls = self.classes[role.cid]
+            if by_memory(cls) and not role.gated:
+                waiting = state.states.count(PENDING_STATE, role.first, role.first + role.count)
+                self.gpu_memory.wait(queue, cls, sign * waiting)
+        if sign > 0:
+            self._settle_memory(state)
+        else:
+            self.gpu_memory.forget(queue, state.job.jid)
+
+    def _settle_memory(self, state: JobState) -> None:
+        for role in state.job.roles:
+            if by_memory(self.classes[role.cid]):
+                tasks = range(role.first, role.first + role.count)
+                self.gpu_memory.settle(self.queue(state), state, role, tasks)
+
     def queue(self, state: JobState) -> QueueInfo:
         qid = state.info.qid
         return self.cluster.queues[qid] if qid >= 0 else self.nowhere
+
+    def needed(self, need: Need, *, most: bool = False) -> Amounts:
+        """The least amounts of a need; ``most``: as much as its tasks may come to on some node."""
+        if not self.depends_on_node(need):
+            return amounts(need, self.classes)
+        return self.gpu_memory.needed(need, most=most)
+
+    def depends_on_node(self, need: Need) -> bool:
+        """Whether the amounts of a need are not the same on every node."""
+        return any(by_memory(self.classes[cid]) for cid, _ in need)
 
     # --- promises -----------------------------------------------------------------------------
 
@@ -246,12 +289,13 @@ class Accounts:
         # A job has one charge at a time: what it was promised before is returned first.
         self.give_back(state)
         state.charge = charge
+        state.charged_beside = self.gpu_memory.promised(state)
         self._promise(state, +1)
 
     def give_back(self, state: JobState) -> None:
         if state.charge:
             self._promise(state, -1)
-            state.charge = []
+            state.charge, state.charged_beside = [], {}
 
     def _promise(self, state: JobState, sign: int) -> None:
         queue = self.queue(state)
@@ -262,6 +306,8 @@ class Accounts:
             else:
                 add(queue.allocated, cls.charged, sign * count)
             add(self.capacity.promised, cls.requests, sign * count)
+        if state.charged_beside:
+            charge_total(queue, "claimed", state.charged_beside.items(), sign)
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -315,6 +361,8 @@ class Accounts:
             self.tasks[before] -= count
             if before != new:
                 self._account(state, role, TaskState(before), new, count)
+        if by_memory(self.classes[role.cid]):
+            self.gpu_memory.settle(self.queue(state), state, role, tasks)
         self.refigure(state)
 
     def _account(
@@ -368,6 +416,8 @@ class Accounts:
         add(queue.requested, cls.charged, delta)
         if cls.constraints is not None:
             self.claims.asked(queue, state.job, cls, delta)
+        if by_memory(cls) and not role.gated:
+            self.gpu_memory.wait(queue, cls, delta)
         if role.gated:
             add(info.gated, cls.charged, delta)
             add(queue.gated, cls.charged, delta)

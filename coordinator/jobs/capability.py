@@ -63,14 +63,20 @@ def upwards(queues: Queues, queue: QueueInfo) -> Iterator[QueueInfo]:
 
 
 def held(queues: Queues, top: QueueInfo, slot: int) -> int:
-    """Amount of a slot that a queue and its descendants hold, leaving tasks included."""
+    """Amount of a slot that a queue and its descendants hold, leaving tasks and claims
+    included."""
     if top.below is None:
-        return top.allocated.get(slot, 0) + top.releasing.get(slot, 0)
+        return _own(top, slot)
     return sum(
-        queue.info.allocated.get(slot, 0) + queue.info.releasing.get(slot, 0)
+        _own(queue.info, slot)
         for queue in queues.values()
         if any(above is top for above in upwards(queues, queue.info))
     )
+
+
+def _own(queue: QueueInfo, slot: int) -> int:
+    totals = queue.allocated, queue.releasing, queue.claimed
+    return sum(total.get(slot, 0) for total in totals)
 
 
 def within_capability(queues: Queues, queue: QueueInfo, asked: Amounts) -> bool:

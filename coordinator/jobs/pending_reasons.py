@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coordinator.jobs.capability import QueueBound
 from shard_worker.dialects.volcano.reasons import PASSING, is_missing
-from shard_worker.view.node_reasons import FOREIGN, PARTLY, QUARANTINED, STALE_SPEC
+from shard_worker.view.node_reasons import FOREIGN, OVER_QUEUE, PARTLY, QUARANTINED, STALE_SPEC
 from shared.messages import skips
 from shared.messages.reason import Reason, WaitReason
 from shared.units.amount_text import plural, some
@@ -74,6 +74,8 @@ def of_counts(counts: Mapping[str, int]) -> Reason:
     texts = [text for text in counts if text not in (FOREIGN, STALE_SPEC, QUARANTINED)]
     if any(text.startswith(INSUFFICIENT) or text == PARTLY for text in texts):
         return Reason.NOT_ENOUGH_RESOURCES
+    if OVER_QUEUE in texts:
+        return Reason.WAITING_FOR_QUOTA
     if any(is_missing(text) for text in texts):
         return Reason.MISCONFIGURED
     if any(text in PASSING for text in texts):

@@ -156,8 +156,8 @@ class Repairs(JobBook):
         for tix in tasks:
             if state.states[tix] == TaskState.RELEASING:
                 self.nominations.left(state.rows[tix])
-        self.accounts.move(state, tasks, new)
         state.put_rows(tasks, rows)
+        self.accounts.move(state, tasks, new)
         if new is TaskState.RELEASING:
             for row in rows:
                 self.nominations.leaving(row)

@@ -122,6 +122,8 @@ class JobState:
     attempts: int = 0
     charge: list[tuple[int, int]] = field(default_factory=list)
     """(class, tasks) charged to its queue for the open turn or the nominations."""
+    charged_beside: Amounts = field(default_factory=dict)
+    """Amounts charged with these that depend on the nodes, and are not of their classes."""
     nominated: dict[int, int] = field(default_factory=dict)
     waits_for: set[int] = field(default_factory=set)
     """Rows where a nominated job waits for leaving tasks."""

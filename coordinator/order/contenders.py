@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import within_capability
 from coordinator.jobs.pending_queue import Lines
-from coordinator.jobs.state import JobState, Need, amounts
+from coordinator.jobs.state import JobState, Need
 from coordinator.order.eviction_depth import EvictionDepth
 from coordinator.order.starvation import Contention
 from coordinator.order.turn_contexts import tree_key
@@ -108,7 +108,7 @@ class Contenders:
         """Whether the action has a possible victim, and the job's queue may have what it asks."""
         cluster, info = self.accounts.cluster, self.accounts.queue(state)
         if self.session.queue_choice is not None and action not in SAME_QUEUE:
-            asks = amounts(self.need(state), self.accounts.classes)
+            asks = self.accounts.needed(self.need(state))
             # The victims of a reclaim give back what they have of the limits above.
             if not within_capability(self.lines.queues if action in ANY_QUEUE else {}, info, asks):
                 return False

@@ -199,7 +199,7 @@ class Order(Sessions):
         """Open a turn of the job; None where it must wait for another open turn."""
         world, keys = b"", None
         self.picking.changed(self.accounts.queue(state))
-        if action != ALLOCATING or self.slow(state) or self._queue_chooses(state, need):
+        if action != ALLOCATING or self.slow(state) or self._session_decides(state, need):
             world, keys = self.contexts.of(
                 state, action, self.session, waits=lambda keys: self._must_wait(state, keys, action)
             )
@@ -265,9 +265,19 @@ class Order(Sessions):
         key = self.session.role_key
         return lambda role: (key(state.info, role), role.first not in promised)
 
+    def _session_decides(self, state: JobState, need: Need) -> bool:
+        """Whether only a session, which asks task by task and node by node, can tell what of the
+        job its queue may have."""
+        return self._queue_chooses(state, need) or self._node_decides(state, need)
+
+    def _node_decides(self, state: JobState, need: Need) -> bool:
+        """Whether the queue may have the job's tasks on some nodes and not on others."""
+        if not self.accounts.depends_on_node(need):
+            return False
+        return not self.picking.allowed(self.accounts.queue(state), need, most=True)
+
     def _queue_chooses(self, state: JobState, need: Need) -> bool:
-        """Whether the queue may have each of the job's tasks and not all together, so that only a
-        session, which asks task by task, can tell which."""
+        """Whether the queue may have each of the job's tasks and not all together."""
         if len({role.cid for role in state.job.roles}) == 1 or state.nominated:
             return False
         runs = self._admitted_runs(state, need, self._task_runs(state, ALLOCATING, 0))
@@ -317,11 +327,12 @@ class Order(Sessions):
             return 0
         if not self.lines.alone():
             return 1
-        cid, limit = first_class(need), min(self.tail_limit, state.info.pending)
+        queue, cid = self.accounts.queue(state), first_class(need)
+        limit = min(self.tail_limit, state.info.pending)
         while limit > 1:
             need_of_limit = ((cid, limit),)
             covered = self.accounts.capacity.covers(amounts(need_of_limit, self.accounts.classes))
-            if covered and self.picking.allowed(self.accounts.queue(state), need_of_limit):
+            if covered and self.picking.allowed(queue, need_of_limit, most=True):
                 break
             limit //= 2
         return max(1, limit)
@@ -350,6 +361,9 @@ class Order(Sessions):
         # Before the outcome is judged: what follows may queue the job again, and must find its
         # queue without the turn's charge.
         self.open -= 1
+        if state.charged_beside:
+            # Charged at most, it may have kept others out that its node leaves room for.
+            self.accounts.capacity.freed()
         self.accounts.give_back(state)
         gates = self.accounts.gates.begin(state, outcome.ungated)
         if action == STALE or (action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES):

@@ -17,7 +17,7 @@ from coordinator.jobs.capability import held, upwards, within_capability
 from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
-from coordinator.jobs.state import JobState, Need, SchedulingStatus, amounts
+from coordinator.jobs.state import JobState, Need, SchedulingStatus
 from coordinator.order.tree_selection import TreeSelection
 from coordinator.order.usage_over_time import UsageOverTime
 from shard_worker.framework.session import Session
@@ -205,13 +205,14 @@ class Picking:
         room.update(NONE_OF_THOSE)
         return room
 
-    def allowed(self, queue: QueueInfo, need: Need) -> bool:
-        """Whether the queue's share and capability admit the whole need.
+    def allowed(self, queue: QueueInfo, need: Need, *, most: bool = False) -> bool:
+        """Whether the queue's share and capability admit the whole need. ``most``: on whichever
+        nodes it is placed.
 
         Volcano asks Allocatable for one task after the other with the share growing; the rule only
         compares a growing sum, so that asking once for the sum is the same.
         """
-        total = amounts(need, self._accounts.classes)
+        total = self._accounts.needed(need, most=most)
         requests: Requests = tuple(sorted(total.items()))
         if not self._session.allocatable(queue, requests, self._accounts.cluster):
             return False
@@ -237,14 +238,14 @@ class Picking:
 
     def within(self, queue: QueueInfo, need: Need) -> bool:
         """Whether the queue's capability, and those above it, admit the whole need."""
-        return within_capability(self._lines.queues, queue, amounts(need, self._accounts.classes))
+        return within_capability(self._lines.queues, queue, self._accounts.needed(need))
 
     def admits(self, state: JobState, need: Need) -> bool:
         """Whether the job's queue may have the whole need now, within its share or beyond it."""
         queue = self._accounts.queue(state)
         if self.allowed(queue, need):
             return True
-        total = amounts(need, self._accounts.classes)
+        total = self._accounts.needed(need)
         return self._work_conserving and queue.queue.open and self._may_lend(queue, total)
 
     def _borrow(self) -> tuple[JobState, Need] | None:

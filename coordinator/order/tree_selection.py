@@ -33,10 +33,7 @@ class QueueHead:
     queue: PendingQueue
     line: Line
     entry: Entry
-
-    @property
-    def asks(self) -> Amounts:
-        return self.line.amounts
+    asks: Amounts
 
 
 class TreeSelection:
@@ -55,7 +52,7 @@ class TreeSelection:
     ) -> None:
         """``session``: its number. ``depth``: only the first so many jobs of each queue are tried.
         ``fitting``: the first of a queue's sorted lines for which there may be room."""
-        self._lines = lines
+        self._accounts, self._lines = accounts, lines
         self._now, self._session, self._depth = now, session, depth
         self._fitting = fitting
         self._out: set[tuple[int, Need]] = set()
@@ -99,7 +96,10 @@ class TreeSelection:
         head = self._sorted_head(queue) if queue.order is not None else self._scanned_head(queue)
         if head is None or not self._within_depth(queue, head[1]):
             return None
-        return QueueHead(queue, *head)
+        asks, need = head[0].amounts, head[0].need
+        if self._accounts.depends_on_node(need):
+            asks = self._accounts.needed(need, most=True)
+        return QueueHead(queue, *head, asks=asks)
 
     def _scanned_head(self, queue: PendingQueue) -> tuple[Line, Entry] | None:
         qid = queue.info.queue.qid

@@ -292,6 +292,7 @@ class TurnContexts:
         if own_job is not None and own_job.charge and own_job.info.qid == info.queue.qid:
             for cid, count in own_job.charge:
                 add(totals[0], self._accounts.classes[cid].charged, -count)
+            add(totals[TOTALS.index("claimed")], own_job.charged_beside.items(), -1)
         return QueueContext(cached[1], info.jobs, totals)
 
     def _job(self, state: JobState) -> JobContext:

@@ -244,7 +244,7 @@ class Draft:
         """Amounts that queues count of a task beside its requests, by the rules of the dialect."""
         if self._base.dialect is not Dialect.KAI:
             return ()
-        return kai_charges(cls, self._all_slots().names, self.nodes.values(), protected=protected)
+        return kai_charges(cls, self._all_slots().names, protected=protected)
 
     def _charged(self, cls: TaskClass, charges: Amounts) -> TaskClass:
         slots = self.requests(charges, "resources.requests", offers=True)

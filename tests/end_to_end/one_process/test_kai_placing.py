@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 
+from coordinator.cluster.simulated.cluster import LocalCluster
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
 from tests.builders.objects import kai_group, kai_queue, node, pod
@@ -171,3 +172,41 @@ async def test_a_gang_stays_in_one_rack(
         await submit(http, service, far, *(member(f"far-{i}", "far") for i in range(9)))
         await service.until(partial(waits_as, service, "far", Reason.TOPOLOGY_PLACEMENT_FAILED))
         assert (await nodes_of(http, service)).keys() == nodes.keys()
+
+
+UNEQUAL = [
+    node(name, labels={"nvidia.com/gpu.memory": memory}) | {"status": {"allocatable": GPUS}}
+    for name, memory in (("small", "400"), ("medium", "600"), ("large", "2000"))
+]
+
+
+async def test_memory_is_charged_by_its_node_also_after_a_restart(
+    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+) -> None:
+    """350 MiB are 0.18 of a large device: the limit has room for two there, for none elsewhere."""
+    flush(embedded_server)
+    team = kai_queue("team", gpu={"quota": -1, "overQuotaWeight": 1, "limit": 0.5})
+    shares = [sharing(f"share-{i}", **{"gpu-memory": "350"}) for i in range(5)]
+    cluster = LocalCluster()
+    async with (
+        running(
+            embedded_server.url, tmp_path, shards=3, policy=policy, kubelets=cluster
+        ) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await submit(http, service, *UNEQUAL, team, *shares[:3])
+        await service.until(lambda status: status["tasks"]["running"] == 2)
+        await service.until(lambda status: status["pending_reasons"] == {"WaitingForQuota": 1})
+        assert set((await nodes_of(http, service)).values()) == {"large"}
+        service.service.core.order.validate()
+    async with (
+        running(
+            embedded_server.url, tmp_path, shards=3, policy=policy, kubelets=cluster
+        ) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await submit(http, service, *shares[3:])
+        await service.until(lambda status: status["pending_reasons"] == {"WaitingForQuota": 3})
+        assert len(await nodes_of(http, service)) == 2
+        await submit(http, service, kai_queue("team"))
+        await service.until(lambda status: status["tasks"]["running"] == 5)

@@ -118,3 +118,72 @@ def test_restricted_nodes_take_their_kind_alone() -> None:
     cluster = {"nodes": nodes, "queues": TEAMS, "podGroups": groups, "pods": pods}
     for result in every_form(*objects(cluster), policy=policy):
         assert result.binds == {"default/whole": "gpus", "default/plain": "cores"}
+
+
+MEMORIES = {"large": 2000, "medium": 600, "small": 400}
+"""MiB of a device of each node."""
+
+
+def quota(gpus: float, *, limit: float = -1) -> list[Json]:
+    """The queues, of which the leaf has a quota and a limit of GPUs."""
+    department, team = limited(limit)
+    team["spec"]["resources"]["gpu"] |= {"quota": gpus}
+    return [department, team]
+
+
+def unequal_nodes(**gpus: int) -> list[Json]:
+    return [gpu_node(name, n, gpu_memory=str(MEMORIES[name])) for name, n in gpus.items()]
+
+
+@pytest.mark.parametrize(
+    ("memory", "bounds", "node"),
+    [
+        ("350", {"gpus": 0.2}, "large"),  # 0.18 of a large device, 0.59 of a medium, 0.88
+        ("350", {"gpus": -1, "limit": 0.2}, "large"),
+        ("350", {"gpus": 0.17}, ""),
+        ("300", {"gpus": 0.15}, "large"),
+        ("300", {"gpus": 0.14}, ""),
+    ],
+)
+def test_memory_is_charged_on_the_node_that_is_tried(
+    memory: str, bounds: dict[str, float], node: str
+) -> None:
+    fixed = group("share", 1)
+    fixed["spec"]["preemptibility"] = "non-preemptible"
+    item = pod("share", "share", annotations={"gpu-memory": memory})
+    cluster = {"nodes": unequal_nodes(large=1, medium=1, small=1), "queues": quota(**bounds)}
+    for result in every_form(*objects(cluster | {"podGroups": [fixed], "pods": [item]})):
+        assert result.binds == ({"default/share": node} if node else {})
+
+
+def test_memory_beyond_the_quota_of_a_full_queue_waits_for_it() -> None:
+    cluster = {"nodes": unequal_nodes(medium=1, small=1), "queues": limited(0.5)}
+    _, *shards = every_form(*objects(cluster), *alone("share", **{"gpu-memory": "350"}))
+    for result in shards:
+        assert result.pod_groups["default/share"]["reasons"] == ["WaitingForQuota"]
+
+
+@pytest.mark.parametrize("limit", [0.5, 0.7, 1, 1.3, 2.5])
+@pytest.mark.parametrize("nodes", [{"large": 1, "small": 2}, {"medium": 2, "small": 2, "large": 1}])
+def test_memory_on_unequal_nodes_fills_a_limit_and_never_exceeds_it(
+    limit: float, nodes: dict[str, int]
+) -> None:
+    """Beside whole GPUs and fractions, which every node charges alike."""
+    sizes = {f"share-{i}": 90 + 70 * (i % 4) for i in range(9)}
+    cluster = {"nodes": unequal_nodes(**nodes), "queues": limited(limit)}
+    others = [*alone("third", **{"gpu-fraction": "0.3"})]
+    others += objects({"podGroups": [group("one", 1)], "pods": [pod("one", "one", gpus=1)]})
+    shares = [item for name, n in sizes.items() for item in alone(name, **{"gpu-memory": str(n)})]
+    for result in every_form(*objects(cluster), *others, *shares):
+        charged = {"default/third": 30, "default/one": 100}
+        held = sum(
+            charged[name]
+            if name in charged
+            else -(-100 * sizes[name.removeprefix("default/")] // MEMORIES[node])
+            for name, node in result.binds.items()
+        )
+        assert 0 < held <= 100 * limit
+        waiting = [size for name, size in sizes.items() if f"default/{name}" not in result.binds]
+        cheapest = min((-(-100 * size // MEMORIES["large"]) for size in waiting), default=1000)
+        large = [name for name, node in result.binds.items() if node == "large"]
+        assert held + cheapest > 100 * limit or large  # else the large one would have had room

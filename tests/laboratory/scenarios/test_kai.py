@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
@@ -19,7 +19,7 @@ from laboratory.simulation.scenario import Item, Scenario
 from laboratory.workloads.drawn_kai import POOL
 from shard_worker.view.mode import Mode
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL, SUB_GROUP
-from shared.model.model import Node, TaskClass
+from shared.model.model import TaskClass
 from shared.model.storage import Amounts
 from shared.policy.dialect import parse_policy
 from shared.policy.kai_names import PLUGINS
@@ -186,11 +186,9 @@ def test_quotas_that_the_ledger_is_not_told_of_are_noticed(
 ) -> None:
     """Fault in intake: pods that may not be evicted count as evictable."""
 
-    def evictable(
-        cls: TaskClass, names: Sequence[str], nodes: Iterable[Node], *, protected: bool
-    ) -> Amounts:
+    def evictable(cls: TaskClass, names: Sequence[str], *, protected: bool) -> Amounts:
         del protected
-        return kai_charges(cls, names, nodes, protected=False)
+        return kai_charges(cls, names, protected=False)
 
     monkeypatch.setattr("coordinator.intake.admission.draft.kai_charges", evictable)
     assert any(

@@ -17,15 +17,13 @@ from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import first
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Check, EventHandler, Scope
+from shard_worker.view.node_reasons import OVER_QUEUE
 from shared.model.kai_devices import MEMORY_LABEL, memory_of
 from shared.policy.model import PluginOption
 
 if TYPE_CHECKING:
     from shard_worker.session_model.job import TaskInfo
     from shard_worker.session_model.world import World
-
-
-OVER_QUEUE = "node(s) where the share of a GPU was more than its queue may have"
 
 
 class KaiProportion:

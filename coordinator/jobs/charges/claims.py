@@ -116,7 +116,7 @@ class ClaimBook:
             self._slots, self._known = device_slots(names), [*names]
         amounts = device_amounts(claim.requests, self._slots, consumable=True)
         gpus, protected = self._gpus(claim), NON_PREEMPTIBLE[-1]
-        if gpus and protected in names and _is_protected(cls, names):
+        if gpus and protected in names and is_protected(cls, names):
             amounts[names.index(protected)] = sum(gpus.values())
         return amounts | gpus
 
@@ -127,6 +127,6 @@ class ClaimBook:
         return {names.index(GPU_SHARE): gpus} if gpus else {}
 
 
-def _is_protected(cls: TaskClass, names: Sequence[str]) -> bool:
+def is_protected(cls: TaskClass, names: Sequence[str]) -> bool:
     """Whether tasks of the class may not be evicted."""
     return any(names[slot] in NON_PREEMPTIBLE for slot, _ in cls.charges)

@@ -1,0 +1,1 @@
+"""Amounts that queues are charged with beside those of task classes."""

@@ -1,0 +1,167 @@
+"""GPUs that tasks hold by MiB of a device, charged to their queues by the node that they are on.
+
+The same MiB are another part of a device on each kind of node, so that a task class has no amount
+of its own (:mod:`coordinator.intake.admission.kai_charges`). As in KAI, a waiting task counts as on
+the smallest device that a node names, and a placed one as on its own. An open turn is charged as on
+the smallest: whichever node its worker takes, nobody else is promised the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from coordinator.jobs.charges.claims import is_protected
+from coordinator.jobs.state import JobState, Need, amounts
+from shard_worker.session_model.queue_totals import charge_total
+from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo, add
+from shared.codec.packed import replace
+from shared.messages.messages import TaskState
+from shared.model.kai_devices import LEAST_MEMORY, device_memory
+from shared.model.model import Node, Role, TaskClass
+from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
+
+_USING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+
+
+def by_memory(cls: TaskClass) -> bool:
+    """Whether tasks of the class ask for MiB of a device."""
+    return cls.gpu_share is not None and cls.gpu_share.memory > 0
+
+
+class GpuMemoryBook:
+    """Charges to ``QueueInfo.claimed`` and ``QueueInfo.claims_requested``, as claims have them."""
+
+    def __init__(self, cluster: ClusterInfo, classes: Mapping[int, TaskClass]) -> None:
+        self._cluster = cluster
+        self._classes = classes
+        self._sizes: Counter[int] = Counter()
+        """MiB of a device -> nodes that name it."""
+        self._held: dict[int, dict[int, tuple[int, Amounts]]] = {}
+        """Job -> task -> (its row, what its queue is charged with for it)."""
+        self._waiting: Counter[tuple[int, TaskClass]] = Counter()
+        """(queue, class) -> tasks that wait."""
+        self._rowless: dict[int, JobState] = {}
+        """Jobs with placed tasks whose nodes were not known yet when they were charged."""
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def count_node(self, node: Node, sign: int) -> None:
+        """Count a node that came (1), or went (-1)."""
+        memory = device_memory(node.labels)
+        if memory <= LEAST_MEMORY:
+            return
+        sizes = self._sizes.copy()
+        sizes[memory] += sign
+        smallest = min(self._sizes, default=0)
+        if min(+sizes, default=0) != smallest:
+            self._count_waiting(-1)
+        self._sizes = +sizes
+        if min(self._sizes, default=0) != smallest:
+            self._count_waiting(1)
+
+    def _count_waiting(self, sign: int) -> None:
+        for (qid, cls), count in self._waiting.items():
+            if (queue := self._cluster.queues.get(qid)) is not None:
+                self._ask(queue, cls, sign * count)
+
+    # --- tasks ----------------------------------------------------------------------------------
+
+    def wait(self, queue: QueueInfo, cls: TaskClass, by: int) -> None:
+        """Count ``by`` tasks without gates that began to wait, or (if negative) do not any more."""
+        key = queue.queue.qid, cls
+        self._waiting[key] += by
+        if not self._waiting[key]:
+            del self._waiting[key]
+        self._ask(queue, cls, by)
+
+    def _ask(self, queue: QueueInfo, cls: TaskClass, by: int) -> None:
+        add(queue.claims_requested, self._amounts(cls, self.bound(cls, most=True)).items(), by)
+
+    def settle(self, queue: QueueInfo, state: JobState, role: Role, tasks: Iterable[int]) -> None:
+        """Charge or release tasks of a role by their states and nodes as they are now."""
+        cls, held = self._classes[role.cid], self._held.setdefault(state.job.jid, {})
+        for tix in tasks:
+            row = state.rows[tix] if state.states[tix] in _USING else None
+            charged = held.get(tix)
+            if row == (None if charged is None else charged[0]):
+                continue
+            if charged is not None:
+                self._charge(queue, held.pop(tix)[1], -1)
+            if row is not None:
+                now = self._amounts(cls, self._at(cls, row))
+                held[tix] = row, now
+                self._charge(queue, now, 1)
+                if row < 0:
+                    self._rowless[state.job.jid] = state
+        if not held:
+            del self._held[state.job.jid]
+
+    def _charge(self, queue: QueueInfo, amounts: Amounts, times: int) -> None:
+        charge_total(queue, "claimed", amounts.items(), times)
+        add(queue.claims_requested, amounts.items(), times)
+
+    def take_rowless(self) -> list[JobState]:
+        """The jobs whose tasks were charged before their nodes were known; each once."""
+        states, self._rowless = [*self._rowless.values()], {}
+        return states
+
+    def forget(self, queue: QueueInfo, jid: int) -> None:
+        """Release whatever tasks of a job are charged with."""
+        self._rowless.pop(jid, None)
+        for _, charged in self._held.pop(jid, {}).values():
+            self._charge(queue, charged, -1)
+
+    # --- amounts --------------------------------------------------------------------------------
+
+    def needed(self, need: Need, *, most: bool) -> Amounts:
+        """The amounts of a need: at least as on the largest devices, or at most as on the
+        smallest."""
+        classes = {cid: self._classes[cid] for cid, _ in need}
+        bounded = {cid: self._bounded(cls, most=most) for cid, cls in classes.items()}
+        return amounts(need, bounded)
+
+    def promised(self, state: JobState) -> Amounts:
+        """Amounts beside those of the classes that a job's open turn or nominations are charged
+        with: of a nominated task as on its node, of others at most."""
+        total: Amounts = {}
+        for cid, count in state.charge:
+            cls = self._classes[cid]
+            if by_memory(cls):
+                rows = [r for t, r in state.nominated.items() if state.job.role_of(t).cid == cid]
+                gpus = [self._at(cls, row) for row in rows[:count]]
+                most = self.bound(cls, most=True) * (count - len(gpus))
+                add(total, self._amounts(cls, sum(gpus) + most).items(), 1)
+        return total
+
+    def bound(self, cls: TaskClass, *, most: bool) -> int:
+        """GPUs of a task of the class at most or at least, in thousandths; 0 where no node says
+        how large its devices are, or the class asks for no MiB."""
+        share = cls.gpu_share
+        if share is None or not share.memory or not self._sizes:
+            return 0
+        return share.devices * share.charge_of(min(self._sizes) if most else max(self._sizes))
+
+    def _bounded(self, cls: TaskClass, *, most: bool) -> TaskClass:
+        if not by_memory(cls):
+            return cls
+        charges = dict(cls.charges)
+        add(charges, self._amounts(cls, self.bound(cls, most=most)).items(), 1)
+        return replace(cls, charges=tuple(sorted(charges.items())))
+
+    def _at(self, cls: TaskClass, row: int) -> int:
+        """GPUs of a task of the class on a row; on a node that is not known, at most."""
+        node, share = self._cluster.nodes.get(row), cls.gpu_share
+        if node is None or share is None:
+            return self.bound(cls, most=True)
+        return share.devices * share.charge_of(device_memory(node.labels))
+
+    def _amounts(self, cls: TaskClass, gpus: int) -> Amounts:
+        """GPUs as the slots of queues that count them for a task of the class."""
+        names = self._cluster.names
+        if not gpus or GPU_SHARE not in names:
+            return {}
+        counted = {names.index(GPU_SHARE): gpus}
+        if is_protected(cls, names):
+            counted[names.index(NON_PREEMPTIBLE[-1])] = gpus
+        return counted
