@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.jobs.accounts import ClusterCapacity
@@ -18,6 +18,8 @@ from coordinator.jobs.pending_tree import Entry, LineNode, LineTree
 from coordinator.jobs.state import Need
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import WaitReason
+
+LineId = tuple[Need, Hashable]
 
 RESTS, SKIPPED = -1, -2
 """Pseudo slots: a resting or skipped line requests one of them. None exists, so that a search skips
@@ -42,9 +44,11 @@ class LineBlock:
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Jobs of one queue with the same need, best first."""
+    """Jobs of one queue with the same need that are placed alike, best first."""
 
     need: Need
+    likeness: Hashable
+    """Inputs of placing that are not of the classes in the need; None for none."""
     amounts: Amounts
     queue: PendingQueue
     number: int = 0
@@ -74,6 +78,11 @@ class Line:
         self.wait = min(self.wait * 2, PROBE_LIMIT_SECONDS)
 
     @property
+    def key(self) -> LineId:
+        """Tells the line from others of its queue."""
+        return self.need, self.likeness
+
+    @property
     def block(self) -> LineBlock | None:
         """Block since a worker found the line infeasible; None if it may be tried."""
         if self.infeasible_at < 0:
@@ -84,7 +93,7 @@ class Line:
 @dataclass(slots=True)
 class PendingQueue:
     info: QueueInfo
-    lines: dict[Need, Line] = field(default_factory=dict)
+    lines: dict[LineId, Line] = field(default_factory=dict)
     waiting: int = 0
     """Number of jobs in its lines."""
     order: LineOrder | None = None

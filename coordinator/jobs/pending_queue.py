@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from coordinator.jobs.accounts import ClusterCapacity
 from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, PendingQueue
@@ -135,14 +135,16 @@ class Lines:
 
     # --- lines --------------------------------------------------------------------------------
 
-    def line(self, queue: PendingQueue, need: Need, amounts: Callable[[], Amounts]) -> Line:
-        """The queue's line for this need, created where missing. Its first job must join it
-        next."""
-        line = queue.lines.get(need)
+    def line(
+        self, queue: PendingQueue, need: Need, likeness: Hashable, amounts: Callable[[], Amounts]
+    ) -> Line:
+        """The queue's line for this need and likeness, created where missing. Its first job must
+        join it next."""
+        line = queue.lines.get((need, likeness))
         if line is None:
             self._lines += 1
-            line = Line(need=need, amounts=amounts(), queue=queue, number=self._lines)
-            queue.lines[need] = line
+            line = Line(need, likeness, amounts=amounts(), queue=queue, number=self._lines)
+            queue.lines[line.key] = line
         return line
 
     def _keep_in_order(self, queue: PendingQueue) -> LineOrder:
@@ -157,7 +159,7 @@ class Lines:
     def drop(self, line: Line) -> None:
         """Remove an empty line."""
         queue = line.queue
-        del queue.lines[line.need]
+        del queue.lines[line.key]
         if line.order is not None:
             line.order.remove(line)
             if not queue.lines:

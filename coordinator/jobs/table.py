@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.backoff import Parking
@@ -387,9 +387,16 @@ class JobBook:
             self.lines.join_urgent(state, reason)
             return
         need, queue = self._need(state), self.lines.queues[state.info.qid]
-        line = self.lines.line(queue, need, lambda: amounts(need, self.accounts.classes))
+        line = self.lines.line(
+            queue, need, self._likeness(state), lambda: amounts(need, self.accounts.classes)
+        )
         key = self.session.job_key(state.info, self.accounts.cluster)
         self.lines.join(state, reason, line=line, key=key)
+
+    def _likeness(self, state: JobState) -> Hashable:
+        """Inputs of placing that tell the job from others with the same need; None for none."""
+        del state
+        return None
 
     def _need(self, state: JobState) -> Need:
         if state.need is None:

@@ -11,7 +11,7 @@ At most one turn that touches a key is open at a time: a second one would only b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2s
 
@@ -245,6 +245,18 @@ class Spanning:
         keys = self._keys.get(jid) if self._keys else None
         # Not its budgets: those matter to whoever evicts.
         return bool(keys) and any(key.startswith(OF_PLACING) for key in keys or ())
+
+    def likeness(self, job: Job) -> Hashable:
+        """Inputs by which the placing of a job differs from that of others of the same classes: its
+        namespace, volumes and claims, the terms that it is a member of, and those that select each
+        of its roles. None where its placing depends on no other job."""
+        if not self.touches(job.jid):
+            return None
+        keys = tuple(key for key in self.keys(job.jid) if key.startswith(OF_PLACING))
+        selecting = (
+            self._selecting.selecting(job.namespace, dict(role.labels)) for role in job.roles
+        )
+        return job.namespace, keys, tuple(tuple(sorted(selected)) for selected in selecting)
 
     def keys(self, jid: int) -> list[str]:
         """The keys that the job is a member of."""

@@ -507,5 +507,4 @@ class Order(Sessions):
         since, state.tried_since = state.tried_since, -1
         if state.status is not SchedulingStatus.READY:
             return
-        line = self.lines.queues[state.info.qid].lines[self._need(state)]
-        self.lines.hold(line, since=since, now=self.now)
+        self.lines.hold(state.line, since=since, now=self.now)

@@ -14,7 +14,7 @@ import heapq
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import held, upwards, within_capability
-from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, PendingQueue
+from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineId, LineOrder, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, SchedulingStatus
@@ -50,9 +50,9 @@ class Picking:
         self._now = 0.0
         self._closed: set[int] = set()
         """Queues that were overused, or had nothing that can be tried."""
-        self._blocked: set[tuple[int, Need]] = set()
-        """Lines (queue, need) that capacity holds back."""
-        self._over_share: set[tuple[int, Need]] = set()
+        self._blocked: set[tuple[int, LineId]] = set()
+        """Lines (queue, line) that capacity holds back."""
+        self._over_share: set[tuple[int, LineId]] = set()
         """Lines that their queue's share or capability holds back."""
         self._sessions = 0
         self._borrowing: set[int] = set()
@@ -97,7 +97,7 @@ class Picking:
             if state.job.jid not in self._beyond and self.allowed(queue.info, line.need):
                 return state, line.need
             self._lines.set_status(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
-            self._over_share.add((queue.info.queue.qid, line.need))
+            self._over_share.add((queue.info.queue.qid, line.key))
             if line.order is not None:
                 line.order.skip(line)
         # Volcano leaves this capacity free: with four queues of weight one that each want a gang of
@@ -161,14 +161,14 @@ class Picking:
         qid = queue.info.queue.qid
         best: tuple[Line, Entry] | None = None
         # A copy: `top` removes a line whose last job has left.
-        for need, line in list(queue.lines.items()):
-            if (qid, need) in self._blocked or (qid, need) in self._over_share:
+        for key, line in list(queue.lines.items()):
+            if (qid, key) in self._blocked or (qid, key) in self._over_share:
                 continue
             top = self._lines.top(line)
             if top is None:
                 continue
             if self._lines.held_back(line, self._now):
-                self._blocked.add((qid, need))
+                self._blocked.add((qid, key))
             elif best is None or top < best[1]:
                 best = (line, top)
         return best
@@ -280,7 +280,7 @@ class Picking:
         return None
 
     def _may_borrow(self, queue: PendingQueue, line: Line) -> bool:
-        if (queue.info.queue.qid, line.need) in self._blocked:
+        if (queue.info.queue.qid, line.key) in self._blocked:
             return False
         if self._lines.held_back(line, self._now):
             return False

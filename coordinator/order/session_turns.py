@@ -7,7 +7,7 @@ allocated by a session, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from coordinator.jobs.capability import could_ever
 from coordinator.jobs.gate_removals import fillable
@@ -31,7 +31,7 @@ from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.queue_totals import QUEUE_GATE, opens_gate, waits_for_entry, whole
 from shared.messages.messages import NOBODY, TaskState
 from shared.messages.reason import HoldReason, Reason, WaitReason
-from shared.model.model import Job, Pairs
+from shared.model.model import Job, Pairs, Role
 
 
 class Sessions(Repairs):
@@ -212,6 +212,18 @@ class Sessions(Repairs):
         if state.slow or jid == self.aging.jid or self._has_reserved(state):
             return True
         return self.spanning.any and self.spanning.touches(jid)
+
+    def _likeness(self, state: JobState) -> Hashable:
+        job, reads = state.job, self.session.reads
+        described: tuple[Job | Role, ...] = (job, *job.roles)
+        if self._all_slow or self.session.reads_pods:  # whatever a pod says may count
+            marks = [(*each.labels, *each.annotations) for each in described]
+        else:
+            marks = [tuple(m for m in each.annotations if m[0] in reads) for each in described]
+        others = self.spanning.likeness(job)
+        if others is None and job.topology is None and not job.sub_groups and not any(marks):
+            return None  # most jobs
+        return job.topology, job.sub_groups, tuple(marks), others
 
     def _has_reserved(self, state: JobState) -> bool:
         """Whether a rule counts what the job's queue, or one above it, reserves for tasks without

@@ -4,7 +4,7 @@ As KAI's allocate: the job at the head of each queue counts until its turn came.
 (its queue may not have it, or the cluster is known to lack it) it is out for the rest of the
 session, and the job behind it counts: nobody waits behind it, and it comes before nobody.
 
-Jobs with the same need fail alike, so that a line is out as a whole.
+Jobs of one line fail alike, so that a line is out as a whole.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from itertools import islice
 from typing import Any
 
 from coordinator.jobs.accounts import Accounts
-from coordinator.jobs.pending_order import SKIPPED, Line, PendingQueue
+from coordinator.jobs.pending_order import SKIPPED, Line, LineId, PendingQueue
 from coordinator.jobs.pending_queue import SCANNED_LINES, Lines
 from coordinator.jobs.pending_tree import Entry
-from coordinator.jobs.state import Need
 from coordinator.order.queue_walk import QueueWalk
 from shard_worker.framework.queue_choice import QueueChoice
 from shard_worker.session_model.workload import Amounts, QueueInfo
@@ -55,8 +54,8 @@ class TreeSelection:
         self._accounts, self._lines = accounts, lines
         self._now, self._session, self._depth = now, session, depth
         self._fitting = fitting
-        self._out: set[tuple[int, Need]] = set()
-        """Lines (queue, need) whose first job failed in this session."""
+        self._out: set[tuple[int, LineId]] = set()
+        """Lines (queue, line) whose first job failed in this session."""
         self._failed: dict[int, int] = {}
         """Queue -> sorted lines of it that are out."""
         self._last: dict[int, Entry | None] = {}
@@ -81,7 +80,7 @@ class TreeSelection:
         """The job's turn came, and it cannot have one: it is out for the session."""
         queue, line = head.queue, head.line
         qid = queue.info.queue.qid
-        self._out.add((qid, line.need))
+        self._out.add((qid, line.key))
         if line.order is not None:
             line.order.skip(line)
             self._failed[qid] = self._failed.get(qid, 0) + 1
@@ -105,8 +104,8 @@ class TreeSelection:
         qid = queue.info.queue.qid
         best: tuple[Line, Entry] | None = None
         # A copy: `top` removes a line whose last job has left.
-        for need, line in list(queue.lines.items()):
-            if (qid, need) in self._out or (top := self._lines.top(line)) is None:
+        for key, line in list(queue.lines.items()):
+            if (qid, key) in self._out or (top := self._lines.top(line)) is None:
                 continue
             if best is None or top < best[1]:
                 best = line, top

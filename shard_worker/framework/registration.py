@@ -108,6 +108,8 @@ class Registration:
         """Settings that were accepted but have no effect in this version."""
         self.reads: set[str] = set()
         """Annotations of pods and jobs that rules read; their tasks are placed by sessions."""
+        self.reads_pods = False
+        """Whether a rule may read any label or annotation of a pod."""
         self.flat = FlatRules()
         self.shared: dict[str, object] = {}
         """Memory that several plugins of the session use, by a name of their own."""
@@ -353,14 +355,17 @@ class Registration:
         scope: Scope,
         concerns: Concerns = any_class,
         symmetric: bool = False,
+        whole_pod: bool = True,
     ) -> None:
         """A check that depends on running tasks: on the node itself (``NODE``), or anywhere in its
         domain (``DOMAIN``). Returns masks over all rows, each with whether evictions can cure it.
         ``concerns``: the classes that it can refuse at all; the others need no session.
         ``symmetric``: requests of other pods may refuse any class, so that sessions over a world
         ask it for all of them; which other classes need such a session is decided by the caller
-        that knows the other pods."""
+        that knows the other pods. ``whole_pod``: a check of any class may read labels and
+        annotations of the task that no :meth:`read_annotations` names."""
         self.add(LIVE_PREDICATE, concerns, scalar=fn, scope=scope, symmetric=symmetric)
+        self.reads_pods |= whole_pod and concerns is any_class and self.listens(LIVE_PREDICATE)
 
     def add_simulate_predicate_fn(self, fn: Callable[[TaskInfo, int, World], str | None]) -> None:
         """(task, row, world): the check of a dry run, after victims were taken off the node."""

@@ -47,7 +47,7 @@ class NodeGroup:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.serve(Demand.NODE_GROUPS, at=LIVE_PREDICATE)
-        ssn.add_live_predicate_fn(self.checks, scope=Scope.STATIC)
+        ssn.add_live_predicate_fn(self.checks, scope=Scope.STATIC, whole_pod=False)
         ssn.add_batch_node_order_fn(self.scores)
 
     def checks(self, task: TaskInfo, world: World) -> Sequence[Check]:

@@ -76,7 +76,7 @@ class ResourceStrategyFit:
         if self._policy == "retention" and self._scarce:
             ssn.add_node_order_fn(scorer=Retention(weight=self._retention, scarce=self._scarce))
         if self._policy == "proportional" and self._shares:
-            ssn.add_live_predicate_fn(self._keeps_idle, scope=Scope.NODE)
+            ssn.add_live_predicate_fn(self._keeps_idle, scope=Scope.NODE, whole_pod=False)
 
     def _by_annotation(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
         """The pod's own strategy minus the policy's, as a score: the sum with the policy's is the

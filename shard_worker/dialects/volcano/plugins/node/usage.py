@@ -50,7 +50,7 @@ class Usage:
         self._ratio = _number(option.mapping("estimator"), "request_ratio", 0.7)
 
     def on_session_open(self, ssn: Session) -> None:
-        ssn.add_live_predicate_fn(self._busy, scope=Scope.NODE)
+        ssn.add_live_predicate_fn(self._busy, scope=Scope.NODE, whole_pod=False)
         ssn.add_batch_node_order_fn(self._idler)
 
     def _busy(self, task: TaskInfo, world: World) -> list[Check]:
