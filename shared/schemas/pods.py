@@ -25,9 +25,9 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
     added.
   tolerations: []Toleration  Taints of nodes that it does not mind.
   topologySpreadConstraints: []TopologySpread  How evenly pods are spread over domains.
-  volumes: []any~name        Volumes: persistentVolumeClaim, ephemeral (in Pods, not in Jobs), and
-    what needs nothing of the placement: configMap, csi, downwardAPI, emptyDir, hostPath, image,
-    nfs, projected, secret.
+  volumes: []any~name        Volumes: persistentVolumeClaim and ephemeral (in Pods, not in Jobs) are
+    looked at; every other kind asks for nothing of the placement, as with Volcano's and KAI's
+    schedulers.
   activeDeadlineSeconds: integer  How long it may run. Kept and not looked at.
   automountServiceAccountToken: boolean  Kept and not looked at.
   dnsConfig: any             Kept and not looked at.

@@ -48,18 +48,37 @@ from shared.units.things import PORTS_OF_A_POD, Things, port_name
 _GATE = "scheduling.volcano.sh/queue-allocation-gate"
 _VOLUMES = frozenset(
     (
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cephfs",
+        "cinder",
         "configMap",
         "csi",
         "downwardAPI",
         "emptyDir",
         "ephemeral",
+        "fc",
+        "flexVolume",
+        "flocker",
+        "gcePersistentDisk",
+        "gitRepo",
+        "glusterfs",
         "hostPath",
         "image",
+        "iscsi",
         "name",
         "nfs",
         "persistentVolumeClaim",
+        "photonPersistentDisk",
+        "portworxVolume",
         "projected",
+        "quobyte",
+        "rbd",
+        "scaleIO",
         "secret",
+        "storageos",
+        "vsphereVolume",
     )
 )
 TOO_MANY_PORTS = (

@@ -13,6 +13,7 @@ from shared.manifests.volcano.objects import JobManifest
 from shared.model.constraints import Constraints, PodTerm, Requirement, Spread
 from tests.builders.objects import container, job, node, pod, pod_group, priority_class, task
 from tests.coordinator.intake.bench import Bench
+from tests.shared.manifests.pod_fields import VOLUMES
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -167,10 +168,17 @@ MISTAKES = [
         "required",
     ),
     ({"volumes": [{"name": "v", "persistentVolumeClaim": {}}]}, "claimName", "missing"),
-    ({"volumes": [{"name": "v", "rbd": {"a": 1}}]}, "volumes[0].rbd", "not in this"),
+    ({"volumes": [{"name": "v", "thought": {"a": 1}}]}, "volumes[0].thought", "not in this"),
     ({"resourceClaims": [{"name": "x"}]}, "resourceClaims[0]", "wants exactly one"),
     ({"preemptionPolicy": "Maybe"}, "spec.preemptionPolicy", "write one of"),
 ]
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_every_kind_of_volume_is_taken(kind: str) -> None:
+    """Volcano's and KAI's schedulers place pods with any; kubelets mount them."""
+    taken = parse(pod(volumes=[{"name": "v", kind: VOLUMES[kind]}]))
+    assert not isinstance(taken, Refusal), taken
 
 
 @pytest.mark.parametrize(("spec", "field", "remedy"), MISTAKES, ids=[m[1] for m in MISTAKES])
