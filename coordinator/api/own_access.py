@@ -1,4 +1,5 @@
-"""``kubectl auth can-i`` on the simulated cluster: what the caller's own token allows.
+"""``kubectl auth can-i``, with ``--list`` too, on the simulated cluster: what the caller's own
+token allows.
 
 A real cluster's API server answers this itself; there kubectl asks it, and not this service.
 """
@@ -13,6 +14,7 @@ from aiohttp import web
 from coordinator.api.auth.roles import needed
 from coordinator.api.change.bodies import Bodies, bad, object_of
 from coordinator.api.http.responses import json_answer
+from coordinator.api.subresources import VIRTUAL
 from coordinator.intake.documents.kinds import KINDS
 from coordinator.intake.principal import CALLER, Principal, may_reach
 from shared.errors import shown
@@ -21,19 +23,23 @@ from shared.units.amount_text import some
 Json = dict[str, Any]
 
 GROUP_VERSION = "authorization.k8s.io/v1"
-KIND = "SelfSubjectAccessReview"
-REVIEWS = f"/apis/{GROUP_VERSION}/selfsubjectaccessreviews"
-ENTRY = (
-    GROUP_VERSION,
-    {
-        "name": "selfsubjectaccessreviews",
-        "singularName": "selfsubjectaccessreview",
-        "namespaced": False,
-        "kind": KIND,
-        "verbs": ["create"],
-    },
-)
-"""Discovery entry."""
+KIND, RULES_KIND = "SelfSubjectAccessReview", "SelfSubjectRulesReview"
+ENTRIES: list[tuple[str, Json]] = [
+    (
+        GROUP_VERSION,
+        {
+            "name": f"{kind.lower()}s",
+            "singularName": kind.lower(),
+            "namespaced": False,
+            "kind": kind,
+            "verbs": ["create"],
+        },
+    )
+    for kind in (KIND, RULES_KIND)
+]
+"""Discovery entries."""
+REVIEWS, RULES = (f"/apis/{version}/{entry['name']}" for version, entry in ENTRIES)
+_PATHS = ("/health", "/healthz", "/livez", "/readyz", "/version", "/metrics")
 _METHODS = {
     "get": "GET",
     "list": "GET",
@@ -49,17 +55,57 @@ _EVERY = "*"
 
 def own_access_routes(bodies: Bodies) -> list[web.RouteDef]:
     async def review(request: web.Request) -> web.StreamResponse:
-        with bodies.take(request):
-            item = object_of(await bodies.read(request), request.content_type)
-        spec = item.get("spec")
-        if item.get("kind", KIND) != KIND or not isinstance(spec, dict):
-            raise bad(f"not a {KIND}: it needs spec.resourceAttributes; send one")
+        spec = await _spec(bodies, request, KIND, "spec.resourceAttributes")
         why = _why_not(CALLER.get(), spec)
-        status: Json = {"allowed": not why, **({"reason": why} if why else {})}
-        answer = {"apiVersion": GROUP_VERSION, "kind": KIND, "metadata": {}}
-        return json_answer(answer | {"spec": spec, "status": status}, status=HTTPStatus.CREATED)
+        return _answer(KIND, spec, {"allowed": not why, **({"reason": why} if why else {})})
 
-    return [web.post(REVIEWS, review)]
+    async def rules(request: web.Request) -> web.StreamResponse:
+        spec = await _spec(bodies, request, RULES_KIND, "spec.namespace")
+        if not isinstance(spec.get("namespace"), str) or not spec["namespace"]:
+            raise bad("spec.namespace is missing; name the namespace that is asked about")
+        return _answer(RULES_KIND, spec, _rules(CALLER.get(), spec["namespace"]))
+
+    return [web.post(REVIEWS, review), web.post(RULES, rules)]
+
+
+async def _spec(bodies: Bodies, request: web.Request, kind: str, needs: str) -> Json:
+    with bodies.take(request):
+        item = object_of(await bodies.read(request), request.content_type)
+    spec = item.get("spec")
+    if item.get("kind", kind) != kind or not isinstance(spec, dict):
+        raise bad(f"not a {kind}: it needs {needs}; send one")
+    return spec
+
+
+def _answer(kind: str, spec: Json, status: Json) -> web.StreamResponse:
+    answer = {"apiVersion": GROUP_VERSION, "kind": kind, "metadata": {}}
+    return json_answer(answer | {"spec": spec, "status": status}, status=HTTPStatus.CREATED)
+
+
+def _rules(caller: Principal, namespace: str) -> Json:
+    """Everything that the caller may do in a namespace, by kind, as a rules review answers it."""
+    resources = [(kind.group, kind.plural, kind.verbs) for kind in KINDS]
+    resources += [
+        (version.rpartition("/")[0], str(entry["name"]), tuple(entry["verbs"]))
+        for version, entry in (*VIRTUAL, *ENTRIES)
+    ]
+    by_verbs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for group, name, served in resources:
+        resource, _, subresource = name.partition("/")
+        named = {"group": group, "resource": resource, "subresource": subresource}
+        asked = (
+            (verb, {"resourceAttributes": {**named, "namespace": namespace, "verb": verb}})
+            for verb in served
+        )
+        verbs = tuple(verb for verb, spec in asked if not _why_not(caller, spec))
+        if verbs:
+            by_verbs.setdefault((group, verbs), []).append(name)
+    rules = [
+        {"verbs": [*verbs], "apiGroups": [group], "resources": names}
+        for (group, verbs), names in by_verbs.items()
+    ]
+    paths: list[Json] = [{"verbs": ["get"], "nonResourceURLs": [*_PATHS]}]
+    return {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
 
 
 def _why_not(caller: Principal, spec: Json) -> str:

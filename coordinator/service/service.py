@@ -30,7 +30,7 @@ from coordinator.api.auth.middleware import middleware
 from coordinator.api.change.bodies import Bodies
 from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
-from coordinator.api.own_access import ENTRY as OWN_ACCESS
+from coordinator.api.own_access import ENTRIES as OWN_ACCESS
 from coordinator.api.own_access import own_access_routes
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.streaming import Streams
@@ -409,7 +409,7 @@ class Service:
                         history=self._settings.history,
                     ),
                 ],
-                virtual=VIRTUAL if self._observed is not None else (*VIRTUAL, OWN_ACCESS),
+                virtual=VIRTUAL if self._observed is not None else (*VIRTUAL, *OWN_ACCESS),
                 middlewares=[*traces(), middleware(self._gate), *walls(self._observed)],
                 checks=leader_checks(self.core, self.probes, self.counts, self._sure)
                 + self._gate.checks()

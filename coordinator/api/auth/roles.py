@@ -32,7 +32,7 @@ SHADOW = "/apis/quadrant.dev/v1alpha1/shadow"
 _DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
-_ASKED = ("explain", "plans", "selfsubjectaccessreviews")
+_ASKED = ("explain", "plans", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
 """Kinds requested by POST that change nothing."""
 _SUBMITTED = frozenset(
     (

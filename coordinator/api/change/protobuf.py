@@ -163,6 +163,16 @@ _MESSAGES: dict[str, dict[int, ProtoField]] = {
         2: _F("spec", "SelfSubjectAccessReviewSpec"),
         3: _F("status", "SubjectAccessReviewStatus"),
     },
+    "SelfSubjectRulesReview": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("spec", "SelfSubjectRulesReviewSpec"),
+        3: _F("status", "SubjectRulesReviewStatus"),
+    },
+    "SelfSubjectRulesReviewSpec": {1: _F("namespace", Scalar.TEXT)},
+    "SubjectRulesReviewStatus": {
+        3: _F("incomplete", Scalar.BOOLEAN),
+        4: _F("evaluationError", Scalar.TEXT),
+    },
     "SelfSubjectAccessReviewSpec": {
         1: _F("resourceAttributes", "ResourceAttributes"),
         2: _F("nonResourceAttributes", "NonResourceAttributes"),
@@ -195,6 +205,7 @@ _KINDS = frozenset(
         "ResourceQuota",
         "Secret",
         "SelfSubjectAccessReview",
+        "SelfSubjectRulesReview",
         "ServiceAccount",
     )
 )

@@ -51,6 +51,7 @@ async def test_no_route_is_missing(embedded_server: EmbeddedServer, short_dir: P
     rows |= {("get", "discovery")}  # what /api and /apis lead to
     # Lists of objects are written where the objects live, and what a user may do is asked there.
     rows |= {("create", "lists"), ("create", "selfsubjectaccessreviews")}
+    rows |= {("create", "selfsubjectrulesreviews")}
     rights = {
         kind
         for method, route in await routes(embedded_server, short_dir)

@@ -365,6 +365,7 @@ def _review(verb: str, resource: str, group: str = "", namespace: str = "") -> J
 
 
 VOLCANO = "scheduling.volcano.sh"
+RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 
 async def test_an_access_review_agrees_with_the_rights_of_the_token(ask: TokenClient) -> None:
@@ -382,3 +383,28 @@ async def test_an_access_review_agrees_with_the_rights_of_the_token(ask: TokenCl
     ):
         status, answer = await ask(token, "POST", REVIEWS, review)
         assert (status, answer["status"]["allowed"]) == (201, allowed), (review, answer)
+
+
+async def test_a_rules_review_lists_what_access_reviews_allow(ask: TokenClient) -> None:
+    for token in (ADMIN, OPS, TEAM, LOOK):
+        for namespace in ("team-a", "team-b"):
+            spec = {"spec": {"namespace": namespace}}
+            status, answer = await ask(token, "POST", RULES, spec)
+            assert (status, answer["kind"]) == (201, "SelfSubjectRulesReview")
+            assert answer["status"]["incomplete"] is False
+            listed = {
+                (api_group, resource, verb)
+                for rule in answer["status"]["resourceRules"]
+                for api_group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+            for api_group, resource in (("", "pods"), (VOLCANO, "queues"), ("", "nodes")):
+                for verb in ("create", "delete", "list"):
+                    review = _review(verb, resource, api_group, namespace)
+                    _, single = await ask(token, "POST", REVIEWS, review)
+                    allowed = single["status"]["allowed"]
+                    assert ((api_group, resource, verb) in listed) is allowed, (token, review)
+    status, answer = await ask(ADMIN, "POST", RULES, {"spec": {}})
+    assert status == 400
+    assert "spec.namespace" in answer["message"]

@@ -91,6 +91,12 @@ async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
 async def test_kubectl_auth_can_i_answers(kubectl: Kubectl) -> None:
     assert (await kubectl.ok("auth", "can-i", "create", "pods")).strip() == "yes"
     assert (await kubectl.ok("auth", "can-i", "*", "*")).strip() == "yes"
+    listed = await kubectl.ok("auth", "can-i", "--list", "-n", "ns")
+    verbs = {line.split()[0]: line.partition("[]")[2] for line in listed.splitlines()[1:]}
+    assert verbs["pods"].endswith("[create delete get list patch update watch]")
+    assert verbs["pods/explain"].endswith("[create get]")
+    assert verbs["events"].endswith("[get list watch]")
+    assert verbs["podgroups.scheduling.volcano.sh"].endswith("list patch update watch]")
 
 
 async def test_it_describes_with_events(kubectl: Kubectl) -> None:
