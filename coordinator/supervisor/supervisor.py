@@ -57,7 +57,7 @@ _SECRETS = (*SECRET_FILES.values(), ACCEPTED_FILE)
 """Files of the run directory that nobody else may read; a policy may contain a URL with a
 password."""
 _DEATHS_AT_START = 3
-"""Deaths of one role while the standby starts, before the start is given up."""
+"""Deaths of one role while another one starts, before the start is given up."""
 _POLL = 0.02
 _WORKER = "ray::ShardActor"
 
@@ -261,11 +261,12 @@ class Supervisor:
         await self._wait_for(RAY)
         if COORDINATOR in self._wanted:
             self._on_phase("waiting for the coordinator and its workers")
-            await self._ready(COORDINATOR)
+            # A Ray head gives its own processes 30 s: too little on a machine with much else to do.
+            await self._ready(COORDINATOR, restarts=(RAY,))
         if self.settings.standby and STANDBY in self._wanted:
             self._on_phase("waiting for the standby")
             self._start_standby()
-            await self._ready_while_others_die(STANDBY)
+            await self._ready(STANDBY, restarts=ROLES)
         self._on_phase("running")
 
     async def _wait_for(self, role: str) -> None:
@@ -377,24 +378,16 @@ class Supervisor:
 
     # --- ready --------------------------------------------------------------------------------
 
-    async def _ready(self, role: str) -> None:
-        """Wait until a process is ready; raises ChildDied if any of them ends meanwhile."""
-        deadline = time.monotonic() + START_SECONDS[role]
-        while not await self.answers(role):
-            self.check()
-            if time.monotonic() > deadline:
-                raise ChildDied(role, None, self.log(role))
-            await asyncio.sleep(_POLL)
-
-    async def _ready_while_others_die(self, role: str) -> None:
-        """As :meth:`_ready`, where everything else works already: whatever dies is started again,
-        as the keeper does it later."""
+    async def _ready(self, role: str, *, restarts: Collection[str] = ()) -> None:
+        """Wait until a process is ready. One of ``restarts`` that dies meanwhile is started again
+        with those that end because of it, as the keeper does it later; any other death raises
+        ChildDied."""
         deaths: Counter[str] = Counter()
         deadline = time.monotonic() + START_SECONDS[role]
         while not await self.answers(role) or not all([await self.answers(r) for r in deaths]):
             for dead, died in self.dead().items():
                 deaths[dead] += 1
-                if deaths[dead] > _DEATHS_AT_START:
+                if deaths.keys().isdisjoint(restarts) or deaths[dead] > _DEATHS_AT_START:
                     raise died
                 await self.start(dead)
                 deadline = time.monotonic() + START_SECONDS[dead] + START_SECONDS[role]

@@ -160,6 +160,24 @@ async def test_a_coordinator_leads_while_ray_starts(short_dir: Path) -> None:
     assert log.index("Became the leader") < log.index("Started a shard worker")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.all
+async def test_a_ray_head_that_dies_at_the_start_is_started_again(short_dir: Path) -> None:
+    killed: list[int] = []
+
+    def kill_head(phase: str) -> None:
+        if phase == "waiting for the coordinator and its workers":
+            killed.append(running.pids()[RAY])
+            os.kill(killed[0], signal.SIGKILL)
+
+    running = Supervisor(load_settings(run_dir=short_dir, shards=1), on_phase=kill_head)
+    async with running:
+        assert running.pids()[RAY] not in killed
+        assert running.worker_pids()
+    assert killed
+
+
 def test_a_port_for_a_slow_server_is_none_that_the_kernel_gives_out() -> None:
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     port = quiet_port("127.0.0.1")
