@@ -82,7 +82,7 @@ async def test_a_group_made_again_under_its_pods_is_their_job(
     await cluster.delete(f"{GROUPS}/gang")
     await cluster.create(pod_group("gang", 1))
     await asyncio.sleep(1.0)
-    assert books(quadrant, "gang") == [TaskState.BOUND] * 2
+    await until(lambda: books(quadrant, "gang") == [TaskState.BOUND] * 2)
     assert await quadrant.nodes_of(*GANG) == nodes
     for name in GANG:
         await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
