@@ -115,7 +115,6 @@ def pytest_collection_finish() -> None:
 
     And young ones are walked at every ten thousandth, not at every 700th: collections were a tenth
     of the processor time of all tests."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
