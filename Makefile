@@ -37,7 +37,7 @@ DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 INSTALL_QUADRANT := echo "Installing quadrant itself" >&2 && $(BIN)/python -m pip \
 	--disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 
-.PHONY: help install run test test-all test-fast test-slow test-alone test-kubernetes test-thorough durations kubernetes oracle bench-compare soak check fmt reference lock clean
+.PHONY: help install run test test-all test-fast test-slow test-alone test-kubernetes test-waiting test-thorough durations kubernetes oracle bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -51,9 +51,16 @@ run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 PROOFS ?= and not all
 
 # Not one run with groups: xdist 3.8 does not see its groups under pytest 9.2, and says nothing.
-test: $(DEV_STAMP) ## One form of each proof: the fast tests side by side, then those that start Ray, then one by one
-	@status=0; for part in test-fast test-slow test-alone test-kubernetes; do $(MAKE) --no-print-directory $$part || status=1; done; \
-		exit $$status
+# The fast tests compute and the others mostly wait: one after the other takes a minute longer.
+test: $(DEV_STAMP) ## One form of each proof: the fast tests, beside them those that start Ray, then one by one
+	@status=0; $(MAKE) --no-print-directory --jobs=2 test-fast test-waiting || status=1; \
+		$(MAKE) --no-print-directory test-alone || status=1; exit $$status
+
+# Printed at the end, so that it does not stand between the dots of the fast ones.
+test-waiting: $(DEV_STAMP)
+	@printed=$$(mktemp); status=0; for part in test-slow test-kubernetes; do \
+		$(MAKE) --no-print-directory $$part >>$$printed 2>&1 || status=1; done; \
+		cat $$printed; rm -f $$printed; exit $$status
 
 test-all: $(DEV_STAMP) ## All tests, with the examples of CI: every form, seed, page and process
 	@status=0; for part in test test-thorough; do CI=1 $(MAKE) --no-print-directory PROOFS= $$part || status=1; done; \
