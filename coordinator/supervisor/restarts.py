@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.supervisor.child_process import DEPOSED, ChildDied
-from coordinator.supervisor.supervisor import COORDINATORS, REDIS, START_SECONDS, Supervisor
+from coordinator.supervisor.supervisor import COORDINATORS, LEDGER, START_SECONDS, Supervisor
 from shared.ledger.errors import ServerFailed
 
 WINDOW_SECONDS = 60.0
@@ -121,7 +121,7 @@ class Keeper:
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Restart a role. Raises ChildDied if it died too often."""
-        if role == REDIS:
+        if role == LEDGER:
             await self._wait_for_room(role)
         pause: float | None = PAUSES[1]
         if role not in COORDINATORS or died.code != DEPOSED:  # which is how it should end

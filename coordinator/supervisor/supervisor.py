@@ -40,18 +40,18 @@ from shared.secrets.secret_file import new_secret, write_secret
 from shared.settings.places import durable_dir
 from shared.settings.settings import PREFIX, Settings
 
-REDIS = "redis"
+LEDGER = "ledger"
 RAY = "ray"
 CLUSTER = "cluster"
 COORDINATOR = "coordinator"
 STANDBY = "standby"
 """Role of the second coordinator. It keeps this name even while it leads."""
-ROLES = (REDIS, RAY, CLUSTER, COORDINATOR, STANDBY)
+ROLES = (LEDGER, RAY, CLUSTER, COORDINATOR, STANDBY)
 COORDINATORS = (COORDINATOR, STANDBY)
 
-START_SECONDS = {REDIS: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0, STANDBY: 120.0}
-STOP_SECONDS = {REDIS: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY: 10.0}
-SECRET_FILES = {"redis_password": "redis.password", "ray_token": "ray.token"}
+START_SECONDS = {LEDGER: 60.0, RAY: 60.0, CLUSTER: 30.0, COORDINATOR: 120.0, STANDBY: 120.0}
+STOP_SECONDS = {LEDGER: 10.0, RAY: 8.0, CLUSTER: 15.0, COORDINATOR: 10.0, STANDBY: 10.0}
+SECRET_FILES = {"redis_password": "ledger.password", "ray_token": "ray.token"}
 """Setting -> file in the run directory that passes the secret to the children."""
 _SECRETS = (*SECRET_FILES.values(), ACCEPTED_FILE)
 """Files of the run directory that nobody else may read; a policy may contain a URL with a
@@ -117,16 +117,16 @@ class Supervisor:
         """Role -> pid of each running process."""
         pid_of = {role: child.pid for role, child in self._children.items()}
         if self._server is not None and self._server.running():
-            pid_of[REDIS] = self._server.pid
+            pid_of[LEDGER] = self._server.pid
         return {role: pid for role, pid in pid_of.items() if pid is not None}
 
     def roles(self) -> list[str]:
         """Roles of the processes started here."""
-        return [*([REDIS] if self._server is not None else []), *self._children]
+        return [*([LEDGER] if self._server is not None else []), *self._children]
 
     def log(self, role: str) -> Path:
         """The log file of a role."""
-        if role == REDIS and self._server is not None:
+        if role == LEDGER and self._server is not None:
             return self._server.log
         return self.settings.run_dir / "log" / f"{role}.log"
 
@@ -146,8 +146,8 @@ class Supervisor:
         if RAY not in deaths and RAY not in self._expected and (lost := self._lost_of_ray()):
             deaths[RAY] = ChildDied(RAY, None, self._children[RAY].log, lost=lost)
         server = self._server
-        if server is not None and REDIS not in self._expected and not server.running():
-            deaths[REDIS] = ChildDied(REDIS, None, server.log)
+        if server is not None and LEDGER not in self._expected and not server.running():
+            deaths[LEDGER] = ChildDied(LEDGER, None, server.log)
         return deaths
 
     def _lost_of_ray(self) -> str:
@@ -185,7 +185,7 @@ class Supervisor:
 
     def kill(self, role: str) -> None:
         """SIGKILL a process and its descendants. It stays down until :meth:`restart`."""
-        if role == REDIS and self._server is not None:
+        if role == LEDGER and self._server is not None:
             self._expected.add(role)
             self._server.kill()
         else:
@@ -202,9 +202,9 @@ class Supervisor:
         """Restart a process without waiting; see :meth:`answers`."""
         self._expected.add(role)
         try:
-            if role == REDIS and self._server is not None:
-                self._server.stop(STOP_SECONDS[REDIS])
-                self._server.start(START_SECONDS[REDIS])
+            if role == LEDGER and self._server is not None:
+                self._server.stop(STOP_SECONDS[LEDGER])
+                self._server.start(START_SECONDS[LEDGER])
             else:
                 child = self._child(role)
                 if role == RAY and self._lost_of_ray():
@@ -251,8 +251,8 @@ class Supervisor:
             self._start_ray()
         elif self.settings.ray_address:
             self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=False)
-        if self._wants(REDIS, self.settings.redis_url):
-            self._start_redis()
+        if self._wants(LEDGER, self.settings.redis_url):
+            self._start_ledger()
         if not self.settings.kubernetes and self._wants(CLUSTER, self.settings.cluster_socket):
             self._start_cluster()
         await self._wait_for(CLUSTER)
@@ -283,7 +283,7 @@ class Supervisor:
         started here gets a new secret if none was given."""
         settings = self.settings
         ours = {
-            "redis_password": (REDIS, settings.redis_url),
+            "redis_password": (LEDGER, settings.redis_url),
             "ray_token": (RAY, settings.ray_address),
         }
         for name, (role, elsewhere) in ours.items():
@@ -296,7 +296,7 @@ class Supervisor:
                 self._secrets.append(path)
                 self.settings = self.settings.replace(**{f"{name}_file": path})
 
-    def _start_redis(self) -> None:
+    def _start_ledger(self) -> None:
         self._server = EmbeddedServer(
             self._short,
             self.settings.data_dir,
@@ -305,7 +305,7 @@ class Supervisor:
             json_log=self.settings.log_format != "console",
         )
         try:
-            self._server.start(START_SECONDS[REDIS])
+            self._server.start(START_SECONDS[LEDGER])
         except ServerFailed as error:
             raise SupervisorError(f"the ledger's server did not start: {error}") from None
         self.settings = self.settings.replace(redis_url=self._server.url)
@@ -445,7 +445,7 @@ class Supervisor:
             for child in self._children.values():
                 child.kill()
             if self._server is not None:
-                self._server.stop(STOP_SECONDS[REDIS])
+                self._server.stop(STOP_SECONDS[LEDGER])
             self._clean()
 
     def _clean(self) -> None:

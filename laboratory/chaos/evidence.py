@@ -67,7 +67,7 @@ class Evidence:
                 return None if led is None else _first(self.commits, led)
             case "ray":
                 return _first(self.commits, after) if pause else self._new_worker(struck.at)
-            case "redis":
+            case "ledger":
                 return _first(self.commits, after)
             case "cluster" | "api-server" | "etcd":
                 return _first(self.binds, after)

@@ -20,8 +20,8 @@ from coordinator.supervisor.supervisor import COORDINATOR, COORDINATORS, Supervi
 from laboratory.chaos.plan import (
     CLUSTER,
     LEADER,
+    LEDGER,
     RAY,
-    REDIS,
     STANDBY,
     WORKER,
     InjectionKind,
@@ -200,7 +200,7 @@ class FaultInjector:
 
 def kinds_of(standby: bool) -> list[str]:
     """The kinds of targets."""
-    return [WORKER, LEADER, *([STANDBY] if standby else []), REDIS, RAY, CLUSTER]
+    return [WORKER, LEADER, *([STANDBY] if standby else []), LEDGER, RAY, CLUSTER]
 
 
 def role_of(struck: InjectedFault) -> str:

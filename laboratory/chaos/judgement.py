@@ -8,7 +8,7 @@ from pathlib import Path
 from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS
 from laboratory.chaos.evidence import Evidence, read_evidence
 from laboratory.chaos.faults import InjectedFault, role_of
-from laboratory.chaos.plan import LEADER, RAY, REDIS, STANDBY
+from laboratory.chaos.plan import LEADER, LEDGER, RAY, STANDBY
 from laboratory.chaos.report import ChaosReport
 from laboratory.chaos.timeline import ChaosTimeline
 from laboratory.checker.check import check
@@ -64,7 +64,7 @@ def tell_recoveries(
 
 def explains(struck: InjectedFault, at: float, role: str) -> bool:
     """Whether a fault may be the reason that a role's process was seen dead at this time."""
-    blamed = {role, RAY, REDIS} if role in COORDINATORS else {role}
+    blamed = {role, RAY, LEDGER} if role in COORDINATORS else {role}
     target = struck.blow.target
     hit = target in blamed or (target in (LEADER, STANDBY) and role in COORDINATORS)
     return hit and struck.at <= at <= struck.over + LOST_WITHIN_SECONDS

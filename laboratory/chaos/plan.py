@@ -18,14 +18,14 @@ from shared.codec.packed import replace
 WORKER = "worker"
 LEADER = "leader"
 STANDBY = "standby"
-REDIS = "redis"
+LEDGER = "ledger"
 RAY = "ray"
 CLUSTER = "cluster"
 API_SERVER = "api-server"
 ETCD = "etcd"
-TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER)
+TARGETS = (WORKER, LEADER, STANDBY, LEDGER, RAY, CLUSTER)
 """Targets of a run on the simulated cluster."""
-KUBERNETES_TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, API_SERVER, ETCD)
+KUBERNETES_TARGETS = (WORKER, LEADER, STANDBY, LEDGER, RAY, API_SERVER, ETCD)
 """Targets of a run on a real API server."""
 _ALL = (*TARGETS, API_SERVER, ETCD)
 
@@ -68,7 +68,7 @@ _PAUSES = {
     WORKER: (2.0, 6.0),  # some of them longer than a shard's lease, some shorter
     LEADER: (0.5, 4.0),
     STANDBY: (0.5, 3.0),
-    REDIS: (0.3, 2.0),
+    LEDGER: (0.3, 2.0),
     RAY: (0.5, 2.0),
     CLUSTER: (0.5, 3.0),
     API_SERVER: (0.5, 4.0),
@@ -83,9 +83,9 @@ _EXTRAS: tuple[tuple[InjectionKind, str, int], ...] = (
     (InjectionKind.KILL, STANDBY, 1),
     (InjectionKind.PAUSE, STANDBY, 1),
     (InjectionKind.RESTART, LEADER, 1),
-    (InjectionKind.KILL, REDIS, 2),
-    (InjectionKind.PAUSE, REDIS, 2),
-    (InjectionKind.RESTART, REDIS, 1),
+    (InjectionKind.KILL, LEDGER, 2),
+    (InjectionKind.PAUSE, LEDGER, 2),
+    (InjectionKind.RESTART, LEDGER, 1),
     (InjectionKind.KILL, RAY, 1),
     (InjectionKind.PAUSE, RAY, 1),
     (InjectionKind.KILL, CLUSTER, 1),
@@ -98,10 +98,10 @@ _EXTRAS: tuple[tuple[InjectionKind, str, int], ...] = (
 """Optional faults, with weights."""
 
 _MORE = (
-    (InjectionKind.PAUSE, REDIS),
+    (InjectionKind.PAUSE, LEDGER),
     (InjectionKind.RESTART, LEADER),
     (InjectionKind.KILL, WORKER),
-    (InjectionKind.RESTART, REDIS),
+    (InjectionKind.RESTART, LEDGER),
 )
 """Faults that every run of more than 45 s has, as far as their targets are chosen."""
 
@@ -110,7 +110,7 @@ _DEATHS = {
     (InjectionKind.PAUSE, LEADER): "coordinators",
     (InjectionKind.KILL, STANDBY): "coordinators",
     (InjectionKind.KILL, RAY): "coordinators",
-    (InjectionKind.KILL, REDIS): REDIS,
+    (InjectionKind.KILL, LEDGER): LEDGER,
     (InjectionKind.KILL, CLUSTER): CLUSTER,
 }
 """The role that dies from a fault, as seen by the keeper, which gives up on roles that die too
@@ -139,8 +139,8 @@ def _what(
     """(mandatory faults, further ones drawn to fill the window)"""
     kinds = [(InjectionKind.KILL, target) for target in targets]
     kinds += [(InjectionKind.PAUSE, target) for target in (WORKER, LEADER) if target in targets]
-    if REDIS in targets:
-        kinds.append((InjectionKind.REWRITE, REDIS))
+    if LEDGER in targets:
+        kinds.append((InjectionKind.REWRITE, LEDGER))
     if window > 45.0 - WARM_UP - COOL_DOWN:
         kinds += [(kind, target) for kind, target in _MORE if target in targets]
     extras = [(kind, target, weight) for kind, target, weight in _EXTRAS if target in targets]

@@ -23,8 +23,8 @@ from laboratory.chaos.evidence import Evidence, read_evidence
 from laboratory.chaos.faults import FaultInjector, InjectedFault
 from laboratory.chaos.plan import (
     LEADER,
+    LEDGER,
     RAY,
-    REDIS,
     WORKER,
     InjectionKind,
     PlannedFault,
@@ -74,9 +74,9 @@ class RecoveryBound:
 DETECTED = RecoveryBound("lost worker detected", 3.0)
 ELSEWHERE = RecoveryBound("its turns placed elsewhere", 5.0)
 LEADERSHIP = RecoveryBound("leadership moved", 5.0)
-LEDGER = RecoveryBound("scheduling after a restart of the ledger's server", 5.0)
+RESTARTED_LEDGER = RecoveryBound("scheduling after a restart of the ledger's server", 5.0)
 HEAD = RecoveryBound("scheduling after a lost Ray head", 15.0)
-BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, LEDGER, HEAD)
+BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, RESTARTED_LEDGER, HEAD)
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Measurement:
             yield PlannedFault(0.0, InjectionKind.KILL, WORKER, 0.0, pick)
             yield PlannedFault(0.0, InjectionKind.PAUSE, WORKER, PAUSE_SECONDS, pick)
             yield PlannedFault(0.0, InjectionKind.KILL, LEADER, 0.0, pick)
-            yield PlannedFault(0.0, InjectionKind.KILL, REDIS, 0.0, pick)
+            yield PlannedFault(0.0, InjectionKind.KILL, LEDGER, 0.0, pick)
             yield PlannedFault(0.0, InjectionKind.KILL, RAY, 0.0, pick)
 
     async def _fill(self, stage: Stage) -> None:
@@ -226,7 +226,9 @@ class Measurement:
                         break
                 measured.note(ELSEWHERE, _placed(evidence, struck) - struck.at)
             else:
-                bound = {LEADER: LEADERSHIP, REDIS: LEDGER, RAY: HEAD}[struck.blow.target]
+                bound = {LEADER: LEADERSHIP, LEDGER: RESTARTED_LEDGER, RAY: HEAD}[
+                    struck.blow.target
+                ]
                 seconds = evidence.recovery(struck)
                 if seconds is not None:
                     measured.note(bound, seconds)

@@ -10,8 +10,8 @@ from laboratory.chaos.faults import InjectedFault
 from laboratory.chaos.plan import (
     CLUSTER,
     LEADER,
+    LEDGER,
     RAY,
-    REDIS,
     STANDBY,
     WORKER,
     InjectionKind,
@@ -19,7 +19,7 @@ from laboratory.chaos.plan import (
 
 EXCUSED_SECONDS = {
     LEADER: 5.0,
-    REDIS: 5.0,
+    LEDGER: 5.0,
     RAY: 15.0,  # both coordinators end with the head
     STANDBY: 0.0,
     WORKER: 0.0,

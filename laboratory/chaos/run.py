@@ -26,7 +26,7 @@ from laboratory.chaos.load import (
     SubmitJob,
     cluster,
 )
-from laboratory.chaos.plan import CLUSTER, RAY, REDIS, STANDBY, PlannedFault
+from laboratory.chaos.plan import CLUSTER, LEDGER, RAY, STANDBY, PlannedFault
 from laboratory.chaos.policies import draw_policy, evicts, write_policy
 from laboratory.chaos.report import ChaosReport, RunFailed
 from laboratory.chaos.stage import READY_SECONDS, Stage
@@ -42,7 +42,7 @@ STEP_SECONDS = 0.2
 QUIET_SECONDS = 90.0
 """Maximum seconds for everything to finish after the last fault."""
 
-_PROCESSES = (STANDBY, RAY, REDIS, CLUSTER)
+_PROCESSES = (STANDBY, RAY, LEDGER, CLUSTER)
 """Processes whose own restart is reported in addition to the recovery of their role."""
 
 

@@ -21,7 +21,7 @@ from tests.bench_compare.comparison import (
 
 
 def costs(**workloads: float) -> Figures:
-    return {name: {"redis": us, "idle": 0.0} for name, us in workloads.items()}
+    return {name: {"ledger": us, "idle": 0.0} for name, us in workloads.items()}
 
 
 def pair(base: float, tree: float) -> Pair:
@@ -33,7 +33,7 @@ def test_sides_take_turns_in_going_first() -> None:
 
     def measure(side: Side, size: str) -> Figures:
         sides.append(side)
-        return {"pods": {"redis": 1.0}}
+        return {"pods": {"ledger": 1.0}}
 
     numbers = [number for number, _ in measured_pairs(measure, size="basic", count=3)]
     base, tree = Side.BASE, Side.TREE
@@ -69,7 +69,7 @@ def test_workloads_that_one_revision_does_not_have_are_left_out() -> None:
 
 
 def test_processor_time_is_that_of_all_processes() -> None:
-    parts = {"coordinator": 50.0, "redis": 12.5, "load": 30.0}
+    parts = {"coordinator": 50.0, "ledger": 12.5, "load": 30.0}
     figures = figures_of({"workloads": {"pods": {"cpu_us_per_task": parts}}})
     one = Comparison("basic", "pods", (Pair(figures["pods"], {**figures["pods"], "new": 92.5}),))
     assert (one.typical(Side.BASE), one.median) == (92.5, 2.0)
@@ -91,4 +91,4 @@ def test_the_report_has_every_figure_and_the_verdict() -> None:
     assert (one["ratios"], one["median"]) == ([1.04, 1.02], 1.03)
     names = {"size", "workload", "base_us_per_task", "tree_us_per_task", "ratios"}
     assert set(one) == names | {"median", "lowest", "highest", "by_process"}
-    assert one["by_process"] == {"redis": {"base": 75.0, "tree": 77.5}}
+    assert one["by_process"] == {"ledger": {"base": 75.0, "tree": 77.5}}

@@ -54,7 +54,7 @@ def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path) ->
     report = json.loads(result.stdout)
     assert report["violations"] == []
     assert report["tasks_bound"] > 50
-    struck = {"worker", "leader", "standby", "redis", "ray", "api-server", "etcd"}
+    struck = {"worker", "leader", "standby", "ledger", "ray", "api-server", "etcd"}
     assert {f"kill {target}" for target in struck} <= report["faults"].keys()
     events = {json.loads(line)["ev"] for line in history.read_bytes().splitlines()}
     assert {"bind", "start", "succeeded", "commit", "status", "end"} <= events

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.supervisor.supervisor import CLUSTER, REDIS, Supervisor, SupervisorError
+from coordinator.supervisor.supervisor import CLUSTER, LEDGER, Supervisor, SupervisorError
 from shared.settings.settings import load_settings
 
 OTHER = 12345
@@ -18,7 +18,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files aw
 
 async def start(run_dir: Path) -> None:
     """Start ledger and cluster there, and stop them."""
-    async with Supervisor(load_settings(run_dir=run_dir), roles=(REDIS, CLUSTER)) as running:
+    async with Supervisor(load_settings(run_dir=run_dir), roles=(LEDGER, CLUSTER)) as running:
         running.check()
 
 

@@ -28,18 +28,18 @@ LISTENING = "0A"
 LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 """127.0.0.1, ::1 and ::ffff:127.0.0.1 as /proc writes them."""
 
-REDIS, RAY, TOKEN = (
+LEDGER, RAY, TOKEN = (
     "canary-of-redis",
     "canary-of-ray-" + "0123456789abcdef" * 3,
     "qdt_canary-of-api",
 )
-CANARIES = [secret.encode() for secret in (REDIS, RAY, TOKEN)]
+CANARIES = [secret.encode() for secret in (LEDGER, RAY, TOKEN)]
 
 
 def test_shown_settings_have_no_secret() -> None:
-    settings = load_settings(redis_password=REDIS, ray_token=RAY)
-    text = f"{settings!r} {settings} {settings.access()!r} {Access('unix://x', password=REDIS)}"
-    assert REDIS not in text
+    settings = load_settings(redis_password=LEDGER, ray_token=RAY)
+    text = f"{settings!r} {settings} {settings.access()!r} {Access('unix://x', password=LEDGER)}"
+    assert LEDGER not in text
     assert RAY not in text
 
 
@@ -109,7 +109,7 @@ def places_of_secrets(contents: Iterator[tuple[str, bytes]]) -> list[str]:
 def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
     tokens = write_tokens(short_dir / "tokens", entry("canary", "admin", TOKEN))
     run_dir = short_dir / "run"
-    secrets = {"QUADRANT_REDIS_PASSWORD": REDIS, "QUADRANT_RAY_TOKEN": RAY}
+    secrets = {"QUADRANT_REDIS_PASSWORD": LEDGER, "QUADRANT_RAY_TOKEN": RAY}
     settings = {"QUADRANT_RUN_DIR": str(run_dir), "QUADRANT_TOKENS_FILE": str(tokens)}
     up = subprocess.Popen(
         [*COMMAND, "up", "--shards", "1", "--listen", "127.0.0.1:0"],

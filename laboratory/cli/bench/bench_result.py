@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.supervisor import cpu_time
-from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, RAY, REDIS
+from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, LEDGER, RAY
 from laboratory.checker.report.report import CheckReport
 from laboratory.history.figures import Figures
 from laboratory.workloads.shapes import SHAPES, BenchShape, Load, Size, TimedUntil
@@ -19,13 +19,13 @@ from shared.policy.model import Dialect
 BUDGET = {
     COORDINATOR: (70, "HTTP, parse 10; class, order 30; dispatch 10; bind, status 20"),
     cpu_time.WORKERS: (10, "place"),
-    REDIS: (10, "check and write, durably"),
+    LEDGER: (10, "check and write, durably"),
     cpu_time.LOAD: (50, "this process; and the slack, which the next two share"),
     CLUSTER: (0, "simulated nodes, and the history"),
     RAY: (0, "its own processes"),
 }
 """Microseconds of CPU per task at the target of 14,300 tasks/s on 2 cores, and their parts."""
-SCHEDULER = (COORDINATOR, cpu_time.WORKERS, REDIS)
+SCHEDULER = (COORDINATOR, cpu_time.WORKERS, LEDGER)
 IDLE_GOAL_PERCENT = 5.0
 """Maximum share of one core for all processes of the scheduler together while nothing waits."""
 

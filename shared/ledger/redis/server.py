@@ -54,7 +54,7 @@ class EmbeddedServer:
         self.run_dir = Path(run_dir)
         self.data_dir = Path(data_dir)
         self.socket = self.run_dir / SOCKET
-        self.log = self.run_dir / "redis.log"
+        self.log = self.run_dir / "ledger.log"
         self._password = password
         self._die_with_parent = die_with_parent
         self._prefer_path = prefer_path
@@ -139,7 +139,7 @@ class EmbeddedServer:
                 preexec_fn=die_with_parent() if self._die_with_parent else None,  # noqa: PLW1509
             )
         if process.stdout is not None:
-            self._relay = Relay(process.stdout, open_private(self.log), "redis")
+            self._relay = Relay(process.stdout, open_private(self.log), "ledger")
         return process
 
     def _configure(self, process: subprocess.Popen[bytes]) -> None:

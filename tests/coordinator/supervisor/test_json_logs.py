@@ -32,7 +32,7 @@ def test_every_line_of_every_log_is_json(short_dir: Path) -> None:
     up.send_signal(signal.SIGINT)
     up.communicate(timeout=120)
     logs = [*(run_dir / "log").glob("*.log"), *run_dir.glob("*.log")]
-    assert {log.name for log in logs} >= {"coordinator.log", "ray.log", "redis.log"}, printed
+    assert {log.name for log in logs} >= {"coordinator.log", "ray.log", "ledger.log"}, printed
     for log in logs:
         lines = log.read_bytes().splitlines()
         assert [line for line in lines if not line.startswith(b'{"ts":')] == []

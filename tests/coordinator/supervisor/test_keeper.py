@@ -29,7 +29,7 @@ from coordinator.supervisor.restarts import (
     ProcessRecovered,
     ProcessReport,
 )
-from coordinator.supervisor.supervisor import CLUSTER, REDIS, Supervisor
+from coordinator.supervisor.supervisor import CLUSTER, LEDGER, Supervisor
 from shared.settings.settings import load_settings
 
 WITHIN = 60.0
@@ -39,7 +39,7 @@ WITHIN = 60.0
 @asynccontextmanager
 async def keeping_alive(path: Path, reports: list[ProcessReport]) -> AsyncIterator[Supervisor]:
     settings = load_settings(run_dir=path)
-    async with Supervisor(settings, roles=(REDIS, CLUSTER)) as parts, asyncio.TaskGroup() as group:
+    async with Supervisor(settings, roles=(LEDGER, CLUSTER)) as parts, asyncio.TaskGroup() as group:
         keeping = group.create_task(Keeper(parts, report=reports.append).run())
         yield parts
         keeping.cancel()
@@ -52,7 +52,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("role", [REDIS, CLUSTER])
+@pytest.mark.parametrize("role", [LEDGER, CLUSTER])
 async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, role: str) -> None:
     reports: list[ProcessReport] = []
     async with keeping_alive(short_dir, reports) as parts:
@@ -87,14 +87,14 @@ async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: P
     async with keeping_alive(short_dir, reports) as parts:
         settings = parts.settings
         log = settings.data_dir / "appendonlydir"
-        os.kill(parts.pids()[REDIS], signal.SIGKILL)
+        os.kill(parts.pids()[LEDGER], signal.SIGKILL)
         log.rename(settings.data_dir / "away")
         log.write_text("no directory")
         await until(lambda: any("did not start" in str(one) for one in reports))
         log.unlink()
         (settings.data_dir / "away").rename(log)
         await until(lambda: any(isinstance(one, ProcessRecovered) for one in reports))
-        assert REDIS in parts.pids()
+        assert LEDGER in parts.pids()
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ async def test_a_ledger_whose_disk_is_full_waits_and_goes_on_by_itself(
 ) -> None:
     reports: list[ProcessReport] = []
     settings = load_settings(run_dir=short_dir / "run", data_dir=disk / "data")
-    async with Supervisor(settings, roles=(REDIS,)) as parts, asyncio.TaskGroup() as group:
+    async with Supervisor(settings, roles=(LEDGER,)) as parts, asyncio.TaskGroup() as group:
         keeping = group.create_task(Keeper(parts, report=reports.append).run())
         other = disk / "other"
         other.write_bytes(b"x" * shutil.disk_usage(disk).free)
@@ -123,7 +123,7 @@ async def test_a_ledger_whose_disk_is_full_waits_and_goes_on_by_itself(
                     await client.set("key", "v" * 10_000)
         await until(lambda: any(isinstance(one, DiskFull) for one in reports))
         await asyncio.sleep(1.0)
-        assert REDIS not in parts.pids()
+        assert LEDGER not in parts.pids()
         other.unlink()
         await until(lambda: isinstance(reports[-1], ProcessRecovered))
         async with _client(parts) as client:

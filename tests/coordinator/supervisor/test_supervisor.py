@@ -25,14 +25,14 @@ from coordinator.supervisor.readiness import quiet_port
 from coordinator.supervisor.supervisor import (
     CLUSTER,
     COORDINATOR,
+    LEDGER,
     RAY,
-    REDIS,
     Supervisor,
     SupervisorError,
 )
 from shared.settings.settings import Settings, load_settings
 
-WITHOUT_RAY = (REDIS, CLUSTER)
+WITHOUT_RAY = (LEDGER, CLUSTER)
 JOIN = """
 import os, ray
 ray.init(address=os.environ["QUADRANT_RAY_ADDRESS"], namespace="quadrant", log_to_driver=False)
@@ -49,10 +49,10 @@ GcsClient(address=os.environ["QUADRANT_RAY_ADDRESS"]).internal_kv_get(b"key", b"
 """
 OWNER = """
 import asyncio, sys
-from coordinator.supervisor.supervisor import CLUSTER, RAY, REDIS, Supervisor
+from coordinator.supervisor.supervisor import CLUSTER, RAY, LEDGER, Supervisor
 from shared.settings.settings import load_settings
 async def main():
-    async with Supervisor(load_settings(), roles=(REDIS, RAY, CLUSTER)) as running:
+    async with Supervisor(load_settings(), roles=(LEDGER, RAY, CLUSTER)) as running:
         print("up", flush=True)
         await running.wait()
 asyncio.run(main())
@@ -108,8 +108,10 @@ async def answer(settings: Settings, ask: Callable[[Redis], Awaitable[object]]) 
 async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> None:
     phases: list[str] = []
     settings = load_settings(run_dir=short_dir, shards=1)
-    async with Supervisor(settings, roles=(REDIS, RAY, CLUSTER), on_phase=phases.append) as running:
-        assert set(running.pids()) == {REDIS, RAY, CLUSTER}
+    async with Supervisor(
+        settings, roles=(LEDGER, RAY, CLUSTER), on_phase=phases.append
+    ) as running:
+        assert set(running.pids()) == {LEDGER, RAY, CLUSTER}
         assert await answer(running.settings, lambda client: client.ping()) is True
         address = running.settings.ray_address or ""
         assert address.startswith("127.0.0.1:")
@@ -218,14 +220,14 @@ def test_nothing_outlives_a_killed_supervisor(short_dir: Path) -> None:
 
 
 async def test_ledger_keeps_its_data_over_kill_and_restart(short_dir: Path) -> None:
-    async with Supervisor(load_settings(run_dir=short_dir), roles=(REDIS,)) as running:
+    async with Supervisor(load_settings(run_dir=short_dir), roles=(LEDGER,)) as running:
         await answer(running.settings, lambda client: client.set("key", "kept"))
-        url, pid = running.settings.redis_url, running.pids()[REDIS]
-        running.kill(REDIS)
+        url, pid = running.settings.redis_url, running.pids()[LEDGER]
+        running.kill(LEDGER)
         assert running.pids() == {}
-        await running.restart(REDIS)
+        await running.restart(LEDGER)
         assert running.settings.redis_url == url
-        assert running.pids()[REDIS] != pid
+        assert running.pids()[LEDGER] != pid
         assert await answer(running.settings, lambda client: client.get("key")) == b"kept"
 
 
@@ -237,7 +239,7 @@ async def test_the_ledger_asks_for_a_new_password_at_each_start(short_dir: Path)
             secret = running.settings.redis_secret or ""
             assert len(secret) == 64
             passwords.add(secret)
-            file = short_dir / "redis.password"
+            file = short_dir / "ledger.password"
             assert file.read_text() == secret
             assert file.stat().st_mode & 0o777 == 0o600
             async with Redis.from_url(running.settings.redis_url or "") as stranger:
@@ -261,9 +263,9 @@ async def test_death_of_a_process_is_told_with_role_and_log(short_dir: Path) -> 
 
 
 async def test_death_of_the_ledger_is_noticed(short_dir: Path) -> None:
-    async with Supervisor(load_settings(run_dir=short_dir), roles=(REDIS,)) as running:
-        os.kill(running.pids()[REDIS], signal.SIGKILL)
-        with pytest.raises(ChildDied, match="redis"):
+    async with Supervisor(load_settings(run_dir=short_dir), roles=(LEDGER,)) as running:
+        os.kill(running.pids()[LEDGER], signal.SIGKILL)
+        with pytest.raises(ChildDied, match="ledger"):
             async with asyncio.timeout(60):
                 await running.wait()
 
@@ -287,16 +289,16 @@ async def test_failed_start_names_the_reason_and_leaves_nothing(short_dir: Path)
 
 async def test_one_run_directory_has_one_supervisor(short_dir: Path) -> None:
     settings = load_settings(run_dir=short_dir)
-    async with Supervisor(settings, roles=(REDIS,)) as running:
+    async with Supervisor(settings, roles=(LEDGER,)) as running:
         of_the_first = short_dir / "ray" / "session"
         of_the_first.mkdir(parents=True)
         with pytest.raises(SupervisorError, match="QUADRANT_RUN_DIR"):
-            async with Supervisor(settings, roles=(REDIS,)):
+            async with Supervisor(settings, roles=(LEDGER,)):
                 pytest.fail("it started")
         assert of_the_first.is_dir(), "the second one took the first one's files away"
         running.check()
         assert await answer(running.settings, lambda client: client.ping()) is True
-    async with Supervisor(settings, roles=(REDIS,)) as again:
+    async with Supervisor(settings, roles=(LEDGER,)) as again:
         again.check()
 
 
@@ -311,11 +313,11 @@ async def test_deep_run_directory_gets_its_sockets_elsewhere(tmp_path: Path) -> 
 
 
 async def test_a_server_started_elsewhere_is_used_and_not_stopped(short_dir: Path) -> None:
-    async with Supervisor(load_settings(run_dir=short_dir / "a"), roles=(REDIS,)) as first:
+    async with Supervisor(load_settings(run_dir=short_dir / "a"), roles=(LEDGER,)) as first:
         ledger = {n: getattr(first.settings, n) for n in ("redis_url", "redis_password_file")}
         settings = load_settings(run_dir=short_dir / "b", **ledger)
         async with Supervisor(settings, roles=WITHOUT_RAY) as second:
             assert set(second.pids()) == {CLUSTER}
             with pytest.raises(SupervisorError, match="not a process started here"):
-                second.kill(REDIS)
+                second.kill(LEDGER)
         first.check()

@@ -35,7 +35,7 @@ def test_waiting_gangs_are_bound_and_the_cost_of_each_process_is_shown(
 ) -> None:
     run = runs(kubernetes_binaries, "--gang", "10")["quadrant"]
     assert run["pods"] == PODS
-    assert run["by_process_us_per_pod"].keys() >= {"coordinator", "workers", "redis"}
+    assert run["by_process_us_per_pod"].keys() >= {"coordinator", "workers", "ledger"}
     assert run["servers_us_per_pod"].keys() == {"etcd", "kube-apiserver"}
 
 

@@ -142,11 +142,11 @@ BLOWS = [
     *SHORT,
     (AGENT, KILL),
     *((name, KILL) for name in (RAYLET, "the dashboard of Ray", "standby", "cluster", STORE)),
-    *((name, END) for name in ("the agent of environments", STORE, "a worker", "ray", "redis")),
+    *((name, END) for name in ("the agent of environments", STORE, "a worker", "ray", "ledger")),
     *((name, END) for name in ("cluster", "coordinator", "standby")),
-    *((name, KILL) for name in ("ray", "redis", "coordinator", "a worker")),
+    *((name, KILL) for name in ("ray", "ledger", "coordinator", "a worker")),
     *(("the agent of environments", KILL), (AGENT, END)),
-    *((name, STOP) for name in (RAYLET, STORE, "a worker", "redis", "coordinator")),
+    *((name, STOP) for name in (RAYLET, STORE, "a worker", "ledger", "coordinator")),
 ]
 
 

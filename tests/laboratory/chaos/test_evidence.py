@@ -84,11 +84,11 @@ STORY = (
         ),  # a commit before the next leader's does not count
         (InjectionKind.PAUSE, "leader", 0.05, 0.1),
         (InjectionKind.PAUSE, "leader", 5.0, 3.0),
-        (InjectionKind.KILL, "redis", 0.0, 0.1),
+        (InjectionKind.KILL, "ledger", 0.0, 0.1),
         (InjectionKind.KILL, "ray", 0.0, 3.0),
         (InjectionKind.KILL, "cluster", 0.0, 0.3),
         (InjectionKind.KILL, "standby", 0.0, None),
-        (InjectionKind.REWRITE, "redis", 0.0, None),  # nothing stands still for it
+        (InjectionKind.REWRITE, "ledger", 0.0, None),  # nothing stands still for it
     ],
 )
 def test_recovery_is_the_first_work_after_a_blow(
@@ -102,7 +102,7 @@ def test_work_that_never_goes_on_has_no_recovery(tmp_path: Path) -> None:
     evidence = read(tmp_path, *STORY, torn='{"t": 99, "ev": "com')
     assert evidence.recovery(struck(InjectionKind.KILL, "worker", at=14.5)) is None
     assert evidence.recovery(struck(InjectionKind.KILL, "leader", at=14.5)) is None
-    assert evidence.recovery(struck(InjectionKind.KILL, "redis", at=14.5)) is None
+    assert evidence.recovery(struck(InjectionKind.KILL, "ledger", at=14.5)) is None
 
 
 def test_a_commit_behind_a_newer_epoch_of_its_shard_is_found(tmp_path: Path) -> None:

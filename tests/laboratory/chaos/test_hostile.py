@@ -24,8 +24,8 @@ from laboratory.chaos.judgement import LOST_WITHIN_SECONDS, explains
 from laboratory.chaos.plan import (
     CLUSTER,
     LEADER,
+    LEDGER,
     RAY,
-    REDIS,
     WORKER,
     InjectionKind,
     PlannedFault,
@@ -69,11 +69,11 @@ def test_the_tenant_may_do_little(tmp_path: Path) -> None:
     ("blow", "counted"),
     [
         (struck(InjectionKind.KILL, LEADER, 100.0), 2),
-        (struck(InjectionKind.PAUSE, REDIS, 98.0, 101.0), 2),
+        (struck(InjectionKind.PAUSE, LEDGER, 98.0, 101.0), 2),
         (struck(InjectionKind.KILL, RAY, 91.0), 2),
         (struck(InjectionKind.KILL, WORKER, 50.0), 3),
         (struck(InjectionKind.KILL, CLUSTER, 50.0), 3),
-        (struck(InjectionKind.REWRITE, REDIS, 99.0), 3),
+        (struck(InjectionKind.REWRITE, LEDGER, 99.0), 3),
     ],
 )
 def test_a_request_in_the_time_of_a_recovery_is_not_counted(
@@ -94,7 +94,7 @@ def test_a_death_is_explained_by_a_blow_before_it() -> None:
     assert explains(kill, 10.1, COORDINATOR)
     assert not explains(kill, 9.9, COORDINATOR)
     assert not explains(kill, 11.0 + LOST_WITHIN_SECONDS, COORDINATOR)
-    assert not explains(kill, 10.1, REDIS)
+    assert not explains(kill, 10.1, LEDGER)
     assert explains(struck(InjectionKind.KILL, RAY, 10.0), 12.0, COORDINATOR)
     assert not explains(struck(InjectionKind.KILL, WORKER, 10.0), 12.0, COORDINATOR)
 

@@ -23,8 +23,8 @@ from laboratory.chaos.load import (
 from laboratory.chaos.plan import (
     CLUSTER,
     LEADER,
+    LEDGER,
     RAY,
-    REDIS,
     STANDBY,
     TARGETS,
     WARM_UP,
@@ -48,9 +48,9 @@ def test_every_role_is_killed_and_the_file_rewritten_within_the_time(
 ) -> None:
     blows = plan(seed, duration)
     killed = {blow.target for blow in blows if blow.kind is InjectionKind.KILL}
-    assert killed == set(TARGETS) == {WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER}
+    assert killed == set(TARGETS) == {WORKER, LEADER, STANDBY, LEDGER, RAY, CLUSTER}
     kinds = Counter(blow.name for blow in blows)
-    assert kinds["rewrite redis"] == 1
+    assert kinds["rewrite ledger"] == 1
     assert kinds["pause worker"] and kinds["pause leader"]
     assert [blow.at for blow in blows] == sorted(blow.at for blow in blows)
     assert blows[0].at >= WARM_UP
@@ -63,7 +63,7 @@ def test_no_role_is_killed_as_often_as_the_keeper_gives_up(seed: int) -> None:
     blows = plan(seed, 600.0)
     groups = {
         "coordinators": {"kill leader", "pause leader", "kill standby", "kill ray"},
-        REDIS: {"kill redis"},
+        LEDGER: {"kill ledger"},
         CLUSTER: {"kill cluster"},
     }
     for names in groups.values():
@@ -78,7 +78,7 @@ def test_a_seed_is_the_same_run() -> None:
 
 
 def test_an_absent_process_is_not_struck() -> None:
-    targets = [REDIS, WORKER]
+    targets = [LEDGER, WORKER]
     assert {blow.target for blow in plan(1, 60.0, targets=targets)} == set(targets)
 
 

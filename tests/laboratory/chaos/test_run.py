@@ -35,5 +35,5 @@ def test_no_kill_loses_or_repeats_anything() -> None:
     killed = {kind.split()[1] for kind in result["faults"] if kind.startswith("kill")}
     assert len(killed) >= 4, "too few were there to be struck"
     assert result["faults"]["drain node"] == 2
-    assert set(result["recovery_s"]) & {"worker", "coordinator", "redis", "ray", "cluster"}
+    assert set(result["recovery_s"]) & {"worker", "coordinator", "ledger", "ray", "cluster"}
     assert all(0 < entry["median"] <= entry["max"] for entry in result["recovery_s"].values())

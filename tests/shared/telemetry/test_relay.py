@@ -29,8 +29,8 @@ def test_every_line_becomes_a_log_line(tmp_path: Path) -> None:
 
 
 def test_the_sign_of_a_redis_server_is_its_level() -> None:
-    calm = json_line("77:M 23 Nov 2026 23:08:27.216 * Ready to accept connections", "redis")
-    bad = json_line("77:M 23 Nov 2026 23:08:27.216 # Out of memory", "redis")
+    calm = json_line("77:M 23 Nov 2026 23:08:27.216 * Ready to accept connections", "ledger")
+    bad = json_line("77:M 23 Nov 2026 23:08:27.216 # Out of memory", "ledger")
     assert orjson.loads(calm)["level"] == "info"
     assert orjson.loads(bad)["level"] == "warning"
 

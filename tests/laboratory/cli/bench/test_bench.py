@@ -11,7 +11,7 @@ from coordinator.cli.options.failure import CommandError
 from coordinator.cli.options.options import ModeChoice, Output
 from coordinator.supervisor import cpu_time
 from coordinator.supervisor.cpu_time import LOAD, ProcessTime, by_role, processes
-from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, RAY, REDIS
+from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, LEDGER, RAY
 from laboratory.checker.report.report import CheckReport, Summary
 from laboratory.cli.bench.bench_options import BenchOptions, BenchSize
 from laboratory.cli.bench.bench_result import (
@@ -41,8 +41,8 @@ def test_a_process_plays_the_part_of_its_nearest_ancestor() -> None:
         ProcessTime(23, 22, 32.0),  # below the worker
         ProcessTime(30, 99, 64.0),  # its parent is gone
     ]
-    roots = {10: LOAD, 20: RAY, 22: cpu_time.WORKERS, 77: REDIS}
-    assert by_role(results, roots) == {LOAD: 1.0, RAY: 12.0, cpu_time.WORKERS: 48.0, REDIS: 0.0}
+    roots = {10: LOAD, 20: RAY, 22: cpu_time.WORKERS, 77: LEDGER}
+    assert by_role(results, roots) == {LOAD: 1.0, RAY: 12.0, cpu_time.WORKERS: 48.0, LEDGER: 0.0}
 
 
 def test_this_process_has_used_cpu() -> None:
@@ -136,7 +136,7 @@ def test_a_promise_is_a_place_where_others_have_to_move_first() -> None:
 
 
 def test_idle_counts_the_scheduler_alone() -> None:
-    cpu = {COORDINATOR: 0.6, cpu_time.WORKERS: 1.2, REDIS: 0.3, RAY: 5.0}
+    cpu = {COORDINATOR: 0.6, cpu_time.WORKERS: 1.2, LEDGER: 0.3, RAY: 5.0}
     measured = BenchMeasurement(SHAPES["idle"], Size(3, 0), Dialect.KAI, [cpu], figures_of([]), {})
     values = bench_result(measured, REPORT)
     assert (values["scheduler_percent"], values["goal_percent"]) == (3.5, IDLE_GOAL_PERCENT)
