@@ -13,6 +13,7 @@ SOAK_SEEDS ?= 0..19999
 SOAK_CLUSTERS ?= 0..1999
 SOAK_SEED ?= 1
 SOAK_VARIANTS ?= 20000
+SOAK_KAI_VARIANTS ?= 5000
 SOAK_SECONDS ?= 600
 PAIRS ?= 7
 SIZES ?= basic wide
@@ -91,7 +92,7 @@ test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of object
 kubernetes: $(DEV_STAMP) ## Build the API server, etcd and the controllers of the tests, once (needs Go)
 	@$(BIN)/python -m tests.kubernetes.servers.build
 
-oracle: $(DEV_STAMP) ## Build the programs that run Volcano's own code, once (needs Go)
+oracle: $(DEV_STAMP) ## Build the programs that run Volcano's and KAI's own code, once (needs Go)
 	@$(BIN)/python -m tests.oracle.build
 
 bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision, in pairs (PAIRS=7, SIZES, BOUND)
@@ -99,13 +100,15 @@ bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision
 	@$(BIN)/python -m tests.bench_compare --base "$(BASE)" --pairs $(PAIRS) --sizes $(SIZES) \
 		--bound $(BOUND) --policy $(POLICY) -o $(OUTPUT)
 
-soak: $(DEV_STAMP) ## Hours more: all examples of the fast tests, every state of the model, 20,000 seeds, 2,000 random clusters, 20,000 variants beside Volcano, ten minutes of real faults
+soak: $(DEV_STAMP) ## Hours more: all examples of the fast tests, every state of the model, 20,000 seeds, 2,000 random clusters, 20,000 variants beside Volcano and 5,000 beside KAI, ten minutes of real faults
 	@EXAMPLES=all $(MAKE) --no-print-directory test-fast
 	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
 	@$(BIN)/python -m tests.random_clusters $(SOAK_CLUSTERS)
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
 	@! command -v go >/dev/null || $(BIN)/python -m tests.oracle --variants $(SOAK_VARIANTS) --seed $(SOAK_SEED)
+	@! command -v go >/dev/null || $(BIN)/python -m tests.oracle --peer kai --variants $(SOAK_KAI_VARIANTS) \
+		--seed $(SOAK_SEED)
 	@! command -v go >/dev/null || $(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS) \
 		--cluster kubernetes --servers "$$($(BIN)/python -m tests.kubernetes.servers.build)"
 

@@ -1,5 +1,5 @@
 """``python -m tests.oracle --variants 20000 --seed 1``: so many random scenarios in Volcano's own
-code and in ours, and a line for each that comes out otherwise.
+code (``--peer kai``: in KAI's) and in ours, and a line for each that comes out otherwise.
 
 Ends with 1 where a difference is of no known kind.
 """
@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import typer
 
 from tests.oracle.build import build
-from tests.oracle.compare import BATCH, Difference, differences, variants
+from tests.oracle.compare import BATCH, PEERS, Difference, differences, variants
 
 
 def main(  # noqa: PLR0917 - options of a command
     count: Annotated[int, typer.Option("--variants", help="How many scenarios.")] = 300,
+    name: Annotated[str, typer.Option("--peer", help="volcano or kai.")] = "volcano",
     seed: Annotated[int, typer.Option(help="Seed of the first.")] = 1,
     first: Annotated[int, typer.Option(help="Number of the first.")] = 0,
     tables: Annotated[
@@ -33,9 +34,10 @@ def main(  # noqa: PLR0917 - options of a command
 ) -> None:
     read = _tables(tables) if tables else []
     kinds: Counter[str] = Counter()
-    scenarios = list(variants(count, seed=seed, tables=read, first=first))
-    binary = build("volcano")
-    for difference in differences(binary, scenarios, shards=shards, progress=_progress):
+    peer = PEERS[name]
+    scenarios = list(variants(peer, count, seed=seed, tables=read, first=first))
+    binary = build(peer.program)
+    for difference in differences(peer, binary, scenarios, shards=shards, progress=_progress):
         kind = difference.kind.value if difference.kind else "unexplained"
         kinds[kind] += 1
         if keep is not None:

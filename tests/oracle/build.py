@@ -19,7 +19,7 @@ from pathlib import Path
 from shared.die_with_parent import die_with_parent
 
 FOLDER = Path(__file__).parent
-PROGRAMS = ("volcano",)
+PROGRAMS = ("volcano", "kai")
 SHARED = "protocol"
 """The module that all programs have in common."""
 BUILD_SECONDS = 1800.0

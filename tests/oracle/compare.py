@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from laboratory.replay.scenario import read_scenario, replay
-from laboratory.replay.sharded import ShardedRun, run_sharded
-from shard_worker.view.mode import Mode
-from tests.oracle.differences import Kind, kind_of
+from tests.oracle import differences as of_volcano
+from tests.oracle import differences_kai as of_kai
+from tests.oracle.decided import Scenario, decided
 from tests.oracle.drawn import drawn, scenario_of
+from tests.oracle.drawn_kai import drawn_kai, scenario_of_kai
 from tests.oracle.outcome import Outcome, Shape
 from tests.oracle.peers import RUNS, ask
 from tests.oracle.variants import variant
 
-Scenario = Mapping[str, Any]
+Kind = of_volcano.Kind | of_kai.Kind
 STAGES = (2, RUNS, 10 * RUNS)
 """Runs until ours is among the outcomes: most scenarios have one, and a few a rare tie."""
 BATCH = 200
-QUIET = 1.5
-"""Seconds of virtual time without changes that end a run in shards."""
 VARIED = 0.8
 """Share of our own forms that are a variant of a drawn one, and not the drawn one itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another scheduler whose own code decides scenarios."""
+
+    program: str
+    """Folder of its Go program."""
+    software: str
+    module: str
+    draw: Callable[[Random], dict[str, Any]]
+    """A random form."""
+    scenario_of: Callable[[str, dict[str, Any]], dict[str, Any]]
+    """(id, form) -> scenario."""
+    kind_of: Callable[[Scenario, Outcome, Sequence[Outcome], bool], Kind | None]
+    """(scenario, ours, theirs, whether a service decided) -> the kind of the difference."""
+
+    def form_of(self, draw: Random) -> dict[str, Any]:
+        form = self.draw(draw)
+        return variant(form, draw) if draw.random() < VARIED else form
+
+
+VOLCANO = Peer("volcano", "Volcano", "volcano.sh/volcano", drawn, scenario_of, of_volcano.kind_of)
+KAI = Peer(
+    "kai",
+    "KAI",
+    "github.com/NVIDIA/KAI-scheduler",
+    drawn_kai,
+    scenario_of_kai,
+    of_kai.kind_of,
+)
+PEERS = {peer.program: peer for peer in (VOLCANO, KAI)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +69,7 @@ class Difference:
 
 
 def variants(
-    count: int, *, seed: int, tables: Sequence[Scenario] = (), first: int = 0
+    peer: Peer, count: int, *, seed: int, tables: Sequence[Scenario] = (), first: int = 0
 ) -> Iterator[Scenario]:
     """Random scenarios, each by its own number. Where there are ``tables`` every second one is a
     variant of one of their scenarios."""
@@ -50,15 +80,11 @@ def variants(
             cluster = variant(base["cluster"], draw)
             yield {**base, "id": f"{seed}-{i}", "cluster": cluster}
         else:
-            yield scenario_of(f"{seed}-{i}", form_of(draw))
-
-
-def form_of(draw: Random) -> dict[str, Any]:
-    form = drawn(draw)
-    return variant(form, draw) if draw.random() < VARIED else form
+            yield peer.scenario_of(f"{seed}-{i}", peer.form_of(draw))
 
 
 def differences(
+    peer: Peer,
     binary: Path,
     scenarios: Sequence[Scenario],
     *,
@@ -79,20 +105,9 @@ def differences(
             ]
             left, theirs = [case for case, _ in open_cases], [them for _, them in open_cases]
         for (scenario, ours), them in zip(left, theirs, strict=True):
-            kind = kind_of(scenario, ours, them, service=bool(shards))
+            kind = peer.kind_of(scenario, ours, them, bool(shards))
             yield Difference(scenario, ours, them, kind)
         progress(first + len(batch))
-
-
-def decided(scenario: Scenario, shards: int) -> Outcome:
-    """Our outcome, of one session, or of a service with so many shards that is halted where one
-    session ends."""
-    if not shards:
-        return Outcome.of(replay(scenario))
-    read = read_scenario(scenario)
-    sharding = ShardedRun(shards, Mode.NONE, seed=0, one_session=True, window=1, quiet=QUIET)
-    result = run_sharded(read.policy, read.recorded, sharding, name=read.id)
-    return Outcome.of(result).placed()
 
 
 def among(

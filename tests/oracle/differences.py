@@ -106,7 +106,10 @@ class Facts:
 
 
 def kind_of(
-    scenario: Json, ours: Outcome, theirs: Sequence[Outcome], *, service: bool = False
+    scenario: Json,
+    ours: Outcome,
+    theirs: Sequence[Outcome],
+    service: bool = False,
 ) -> Kind | None:
     """The first kind that explains the difference from one of their outcomes. ``service``: ours was
     decided by a service with shards, not by one session."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laboratory.replay.outcome import ReplayResult
+from shared.manifests.kai.groups import pod_group_of
 from tests.builders.objects import GROUP
 
 Json = Mapping[str, Any]
@@ -126,7 +127,8 @@ def _pod_class(pod: Json) -> str:
 
 def _group_of(pod: Json) -> str:
     metadata = pod["metadata"]
-    return str(metadata.get("annotations", {}).get(GROUP, metadata["name"]))
+    marks = metadata.get("annotations", {})
+    return str(marks.get(GROUP) or pod_group_of(marks) or metadata["name"])
 
 
 def _node_class(node: Json, residents: Sequence[str]) -> str:

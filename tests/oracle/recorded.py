@@ -1,7 +1,9 @@
-"""A set of our forms with the outcomes that Volcano's own code gave, to be replayed without Go.
+"""Sets of our forms with the outcomes that Volcano's and KAI's own code gave, to be replayed
+without Go.
 
-``python -m tests.oracle.recorded --variants 600 --seed 7`` writes it anew. The first line of the
-file says the version, the runs and the seed; each other line has a form and its different outcomes.
+``python -m tests.oracle.recorded --variants 600 --seed 7`` writes Volcano's anew, ``--peer kai
+--variants 300`` KAI's. The first line of a file says the version, the runs and the seed; each other
+line has a form and its different outcomes.
 """
 
 from __future__ import annotations
@@ -16,13 +18,11 @@ from typing import Annotated, Any
 import typer
 
 from tests.oracle.build import build, version
-from tests.oracle.compare import Scenario, among, decided, form_of
-from tests.oracle.differences import kind_of
-from tests.oracle.drawn import scenario_of
+from tests.oracle.compare import PEERS, Peer, among
+from tests.oracle.decided import Scenario, decided
 from tests.oracle.outcome import Outcome, Shape
 from tests.oracle.peers import RUNS, ask
 
-FILE = Path(__file__).with_name("volcano.jsonl")
 FEW = 6
 """A case with more different outcomes would say little."""
 MANY_RUNS = 2 * RUNS
@@ -36,32 +36,36 @@ class RecordedCase:
     outcomes: list[Outcome]
 
 
-def cases() -> Iterator[RecordedCase]:
+def file_of(peer: Peer) -> Path:
+    return Path(__file__).with_name(f"{peer.program}.jsonl")
+
+
+def cases(peer: Peer) -> Iterator[RecordedCase]:
     """The recorded cases."""
-    _, *lines = FILE.read_text("utf-8").splitlines()
+    _, *lines = file_of(peer).read_text("utf-8").splitlines()
     for line in lines:
         body = json.loads(line)
         outcomes = [Outcome.read(outcome) for outcome in body["outcomes"]]
-        yield RecordedCase(scenario_of(body["id"], body["form"]), outcomes)
+        yield RecordedCase(peer.scenario_of(body["id"], body["form"]), outcomes)
 
 
-def record(count: int, seed: int) -> Iterator[dict[str, Any]]:
+def record(peer: Peer, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """The lines of so many cases in which something happens, with a few outcomes each."""
-    binary, number, written = build("volcano"), 0, 0
+    binary, number, written = build(peer.program), 0, 0
     while written < count:
-        forms = {f"v{i}": form_of(Random(f"{seed} {i}")) for i in range(number, number + 100)}
+        forms = {f"v{i}": peer.form_of(Random(f"{seed} {i}")) for i in range(number, number + 100)}
         number += 100
-        scenarios = [scenario_of(name, form) for name, form in forms.items()]
+        scenarios = [peer.scenario_of(name, form) for name, form in forms.items()]
         answers = ask(binary, scenarios, runs=MANY_RUNS)
         for scenario, outcomes in zip(scenarios, answers, strict=True):
-            line = _line(scenario, forms[scenario["id"]], outcomes)
+            line = _line(peer, scenario, forms[scenario["id"]], outcomes)
             if line is not None and written < count:
                 written += 1
                 yield line
 
 
 def _line(
-    scenario: Scenario, form: dict[str, Any], outcomes: list[Outcome]
+    peer: Peer, scenario: Scenario, form: dict[str, Any], outcomes: list[Outcome]
 ) -> dict[str, Any] | None:
     shape = Shape(scenario)
     different = {shape.canonical(outcome): outcome for outcome in outcomes}
@@ -70,7 +74,8 @@ def _line(
         return None
     line = {"id": scenario["id"], "form": form}
     ours = decided(scenario, 0)
-    if not among(scenario, ours, outcomes) and kind_of(scenario, ours, outcomes) is None:
+    equal = among(scenario, ours, outcomes)
+    if not equal and peer.kind_of(scenario, ours, outcomes, False) is None:
         typer.echo(f"left out, it differs in no known kind: {json.dumps(line)}", err=True)
         return None
     return line | {"outcomes": [each.as_json() for each in different.values()]}
@@ -79,12 +84,14 @@ def _line(
 def main(
     count: Annotated[int, typer.Option("--variants", help="How many cases.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the forms.")] = 7,
+    name: Annotated[str, typer.Option("--peer", help="volcano or kai.")] = "volcano",
 ) -> None:
-    head = {"software": "Volcano", "version": version("volcano", "volcano.sh/volcano")}
+    peer = PEERS[name]
+    head = {"software": peer.software, "version": version(peer.program, peer.module)}
     head |= {"runs": str(MANY_RUNS), "seed": str(seed)}
-    lines = [head, *record(count, seed)]
+    lines = [head, *record(peer, count, seed)]
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    FILE.write_text(text, "utf-8")
+    file_of(peer).write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

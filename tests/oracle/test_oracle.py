@@ -13,14 +13,18 @@ import pytest
 
 from shared.codec.packed import replace
 from tests.oracle.build import build, program
-from tests.oracle.compare import among, decided, differences, variants
+from tests.oracle.compare import KAI, VOLCANO, Peer, among, differences, variants
+from tests.oracle.decided import decided
 from tests.oracle.differences import Kind, kind_of
+from tests.oracle.differences_kai import Kind as KaiKind
+from tests.oracle.differences_kai import kind_of as kind_of_kai
 from tests.oracle.drawn import drawn, scenario_of
+from tests.oracle.drawn_kai import scenario_of_kai
 from tests.oracle.outcome import Outcome
 from tests.oracle.variants import MOST_CHANGES, variant
 
 LIVE = 300
-"""Variants that CI holds against Volcano's own code."""
+"""Variants that CI holds against each peer's own code."""
 
 FORM: dict[str, Any] = {
     "actions": "allocate",
@@ -127,6 +131,57 @@ def test_a_gang_made_whole_by_room_without_victims_is_a_kind(least: int, kind: K
     assert kind_of(scenario, ours, [nothing]) is kind
 
 
+KAI_FORM: dict[str, Any] = {
+    "actions": "allocate, reclaim",
+    "nodes": {"n0": {"cpu": 8, "gpu": 2}, "n1": {"cpu": 8, "gpu": 0}},
+    "queues": {
+        "north": {"quota": 2, "weight": 1},
+        "red": {"parent": "north", "quota": 1, "weight": 1},
+        "green": {"parent": "north", "quota": 1, "weight": 1},
+    },
+    "groups": [
+        {
+            "name": "a",
+            "queue": "red",
+            "min": 1,
+            "class": "train",
+            "pods": [{"times": 2, "cpu": 1, "gpu": 1, "on": "n0"}],
+        },
+        {
+            "name": "b",
+            "queue": "green",
+            "min": 1,
+            "class": "train",
+            "pods": [{"times": 1, "cpu": 1, "gpu": 1}],
+        },
+    ],
+}
+
+
+def test_a_reclaim_of_kai_without_its_victim_has_no_kind() -> None:
+    scenario = scenario_of_kai("reclaim", KAI_FORM)
+    ours = decided(scenario, 0)
+    assert (ours.evicted, ours.pipelined) == (["ns/a-0-1"], {"ns/b-0-0": "n0"})
+    nothing = Outcome({}, [], {})
+    assert kind_of_kai(scenario, nothing, [ours]) is None
+    assert kind_of_kai(scenario, replace(ours, pipelined={}), [ours]) is None
+    more = replace(ours, evicted=["ns/a-0-0", "ns/a-0-1"])
+    assert kind_of_kai(scenario, more, [ours]) is None
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_pod_without_gpus_on_a_node_without_a_share_is_a_kind_beside_one(shared: bool) -> None:
+    gpus = {"percent": 50} if shared else {"gpu": 1}
+    runs = {**KAI_FORM["groups"][0], "pods": [{"times": 1, "cpu": 1, "on": "n0", **gpus}]}
+    waits = {**KAI_FORM["groups"][1], "pods": [{"times": 1, "cpu": 1, "gpu": 0}]}
+    scenario = scenario_of_kai("drawn", {**KAI_FORM, "groups": [runs, waits]})
+    ours = decided(scenario, 0)
+    assert ours.binds == {"ns/b-0-0": "n1"}
+    theirs = replace(ours, binds={"ns/b-0-0": "n0"})
+    expected = KaiKind.DRAWN_BY_SHARES if shared else None
+    assert kind_of_kai(scenario, ours, [theirs]) is expected
+
+
 def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
     for seed in range(50):
         changed = variant(SCENARIO["cluster"], Random(seed))
@@ -139,23 +194,25 @@ def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
 
 def test_the_same_seed_draws_the_same() -> None:
     assert drawn(Random("5")) == drawn(Random("5"))
-    assert list(variants(20, seed=3)) == [
-        *variants(10, seed=3),
-        *variants(10, seed=3, first=10),
-    ]
+    for peer in (VOLCANO, KAI):
+        assert list(variants(peer, 20, seed=3)) == [
+            *variants(peer, 10, seed=3),
+            *variants(peer, 10, seed=3, first=10),
+        ]
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
-def test_random_variants_come_out_as_in_volcano() -> None:
-    """Live, where Go is installed; .ci/run builds the program before."""
-    if shutil.which("go") is None and not program("volcano").is_file():
+@pytest.mark.parametrize("peer", [pytest.param(VOLCANO, id="volcano"), pytest.param(KAI, id="kai")])
+def test_random_variants_come_out_as_in_the_peer(peer: Peer) -> None:
+    """Live, where Go is installed; .ci/run builds the programs before."""
+    if shutil.which("go") is None and not program(peer.program).is_file():
         pytest.skip("no Go on this machine: the recorded set is what there is")
     seed = int(os.environ.get("ORACLE_SEED", "1"))
-    scenarios = list(variants(LIVE, seed=seed))
+    scenarios = list(variants(peer, LIVE, seed=seed))
     unexplained = [
         (each.scenario["id"], each.ours, each.theirs[:3])
-        for each in differences(build("volcano"), scenarios)
+        for each in differences(peer, build(peer.program), scenarios)
         if each.kind is None
     ]
     assert unexplained == []

@@ -1,7 +1,7 @@
-"""Outcomes that Volcano's own code gave, held against ours, without Go.
+"""Outcomes that Volcano's and KAI's own code gave, held against ours, without Go.
 
 Each recorded case is a random scenario of ours. In one session and through shards it comes out as
-in one of Volcano's runs, or differs in a kind that ``tests/oracle/differences.py`` argues.
+in one of the peer's runs, or differs in a kind that is argued.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections import Counter
 import pytest
 
 from tests.examples import examples
-from tests.oracle.compare import among, decided
-from tests.oracle.differences import kind_of
+from tests.oracle.compare import KAI, VOLCANO, Peer, among
+from tests.oracle.decided import decided
 from tests.oracle.recorded import cases
 
-CASES = list(cases())
+PEERS = [pytest.param(VOLCANO, id="volcano"), pytest.param(KAI, id="kai")]
+CASES = {peer: list(cases(peer)) for peer in (VOLCANO, KAI)}
 PARTS = 6
 """The cases are distributed to so many tests, which run side by side."""
 FORMS = [
@@ -23,23 +24,32 @@ FORMS = [
     pytest.param(1, id="--shards 1", marks=pytest.mark.all),
     pytest.param(2, id="--shards 2"),
 ]
+ACTIONS = {
+    VOLCANO: ("enqueue", "allocate", "backfill", "preempt", "reclaim"),
+    KAI: ("allocate", "consolidation", "reclaim", "preempt"),
+}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("shards", FORMS)
-def test_comes_out_as_in_a_run_of_volcano(
-    shards: int, part: int, subtests: pytest.Subtests
+@pytest.mark.parametrize("peer", PEERS)
+def test_comes_out_as_in_a_run_of_the_peer(
+    peer: Peer, shards: int, part: int, subtests: pytest.Subtests
 ) -> None:
-    chosen = CASES[: examples(len(CASES))] if shards else CASES
+    recorded = CASES[peer]
+    chosen = recorded[: examples(len(recorded))] if shards else recorded
     for case in chosen[part::PARTS]:
         with subtests.test(case.scenario["id"]):
             ours = decided(case.scenario, shards)
             equal = among(case.scenario, ours, case.outcomes, service=bool(shards))
-            kind = kind_of(case.scenario, ours, case.outcomes, service=bool(shards))
+            kind = None
+            if not equal:
+                kind = peer.kind_of(case.scenario, ours, case.outcomes, bool(shards))
             assert equal or kind is not None, (ours, case.outcomes)
 
 
-def test_the_record_covers_every_action() -> None:
-    actions = Counter(case.scenario["policy"]["actions"] for case in CASES)
-    for word in ("enqueue", "allocate", "backfill", "preempt", "reclaim"):
+@pytest.mark.parametrize("peer", PEERS)
+def test_the_record_covers_every_action(peer: Peer) -> None:
+    actions = Counter(case.scenario["policy"]["actions"] for case in CASES[peer])
+    for word in ACTIONS[peer]:
         assert sum(number for names, number in actions.items() if word in names) >= 30, word
