@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.state.mirror import Mirror
+from coordinator.intake.documents.kinds import RESOURCE_CLAIM
 from coordinator.service.observed.devices import LOOK_SECONDS, PROTECTED
 from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
@@ -195,6 +196,11 @@ async def test_no_device_is_allocated_twice_while_the_watch_lags(
     for name in names:
         await cluster.create(using(name, name))
         await asyncio.sleep(0.4)
+
+    async def all_allocated() -> bool:
+        return len(await quadrant.nodes_of(*names)) == 4
+
+    await until(all_allocated)
     await asyncio.sleep(4.0)
     devices = [
         device for status in (await statuses(cluster)).values() for device in results(status)
@@ -222,7 +228,12 @@ async def test_devices_reserved_by_another_scheduler_are_not_used(
         "reservedFor": [{"resource": "pods", "name": "theirs", "uid": theirs["metadata"]["uid"]}],
     }
     await cluster.patch(f"{CLAIMS}/taken/status", {"status": status})
-    await asyncio.sleep(1.0)
+
+    def is_known() -> bool:
+        claims = quadrant.service.service.objects.list(RESOURCE_CLAIM, namespace=None, limit=None)
+        return any("allocation" in entry.object().get("status", {}) for entry in claims.items)
+
+    await until(is_known)
     await cluster.create(*(claim(name) for name in ("a", "b", "c")))
     await cluster.create(*(using(name, name) for name in ("a", "b")))
     assert set((await quadrant.until_bound("a", "b")).values()) == {"n2"}

@@ -83,7 +83,7 @@ class ProcessTree:
         name = f"after-{self._number}"
         while time.monotonic() < began + PLACED_SECONDS * SLOW_MACHINE:
             try:
-                async with asyncio.timeout(2.0), BulkClient(await self._leader()) as api:
+                async with asyncio.timeout(5.0), BulkClient(await self._leader()) as api:
                     await api.submit(_list(_pod(name)))
                     status = await api.status()
                     if status["jobs"]["finished"] == status["jobs"]["submitted"]:
