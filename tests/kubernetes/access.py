@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from laboratory.local_kubernetes.client import ApiClient
 from tests.coordinator.api.client import Json
 
 RBAC = "rbac.authorization.k8s.io"
+_REVIEWS = "authorization.k8s.io/v1"
+_GRANTED_SECONDS = 60.0
 
 
 def user(name: str) -> Json:
@@ -26,13 +29,38 @@ def username(namespace: str, name: str) -> str:
 
 
 async def grant(admin: ApiClient, subject: Json, rules: Sequence[Json]) -> None:
-    """Let a subject do this in the whole cluster."""
+    """Let a subject do this in the whole cluster, and wait until the server does: it reads roles
+    by a watch."""
     name = f"tests-{subject['name']}"
     role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
     bound = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
     reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
     await admin.create(role | {"rules": list(rules)})
     await admin.create(bound | {"roleRef": reference, "subjects": [subject]})
+    of_account = subject["kind"] == "ServiceAccount"
+    who = username(subject["namespace"], subject["name"]) if of_account else subject["name"]
+    async with asyncio.timeout(_GRANTED_SECONDS):
+        for rule in rules:
+            question = {"user": who} | _first_right(rule)
+            while not await _allowed(admin, question):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+def _first_right(rule: Json) -> Json:
+    """The first of a rule's rights, as a review asks for it."""
+    [verb, *_] = rule["verbs"]
+    if paths := rule.get("nonResourceURLs"):
+        return {"nonResourceAttributes": {"verb": verb, "path": paths[0]}}
+    resource, _, part = rule["resources"][0].partition("/")
+    [name, *_] = rule.get("resourceNames") or [""]
+    attributes = {"verb": verb, "group": rule["apiGroups"][0], "name": name}
+    return {"resourceAttributes": attributes | {"resource": resource, "subresource": part}}
+
+
+async def _allowed(admin: ApiClient, question: Json) -> bool:
+    kind = {"apiVersion": _REVIEWS, "kind": "SubjectAccessReview"}
+    answer = await admin.post(f"/apis/{_REVIEWS}/subjectaccessreviews", kind | {"spec": question})
+    return bool(answer["status"]["allowed"])
 
 
 async def token_of(

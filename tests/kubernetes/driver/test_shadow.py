@@ -49,10 +49,7 @@ async def test_a_shadow_compares_with_the_cluster_and_writes_nothing(
     await cluster.create(node("n1"), node("n2"))
     (before,) = await cluster.create(pod("before", scheduler=THEIRS))
     await cluster.bind(before, "n1")
-    strange = pod("strange", scheduler=THEIRS)
-    disk = {"targetPortal": "192.0.2.1:3260", "iqn": "iqn.2001-04.com.example:disk", "lun": 0}
-    strange["spec"]["volumes"] = [{"name": "v", "iscsi": disk}]
-    await cluster.create(strange)
+    await cluster.create(pod("strange", group="No Name", scheduler=THEIRS))
     async with followed(redis_url, short_dir, cluster, watcher.kubeconfig, shadow=True) as quadrant:
         # As the other scheduler would leave them: alone, on another node, in part.
         (big,) = await cluster.create(pod("big", cpu=4, scheduler=THEIRS))
