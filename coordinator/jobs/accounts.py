@@ -278,6 +278,13 @@ class Accounts:
             return amounts(need, self.classes)
         return self.gpu_memory.needed(need, most=most)
 
+    def most(self, state: JobState, need: Need) -> Amounts | None:
+        """Amounts that as many tasks of a job as are needed may come to on some nodes; None where
+        they are the same on all."""
+        if not any(map(by_memory, state.info.classes)):
+            return None
+        return self.gpu_memory.most(state, need)
+
     def depends_on_node(self, need: Need) -> bool:
         """Whether the amounts of a need are not the same on every node."""
         return any(by_memory(self.classes[cid]) for cid, _ in need)

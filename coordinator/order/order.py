@@ -20,7 +20,8 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 from coordinator.jobs.pending_reasons import of_counts
@@ -81,6 +82,8 @@ class Order(Sessions):
         self.window = window
         self.tail_limit = tail_limit
         self.walls = walls
+        self._holds = 0
+        """Callers that let no turn open for now."""
         self._asked_plugins = 0, 0.0
         """The capacity's changes, and the time, when plugins that raised were last asked again."""
         self.reachable: set[int] = set()
@@ -127,12 +130,25 @@ class Order(Sessions):
         ):
             self._enqueue(state, Reason.PENDING_EVALUATION)
 
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Open no turn inside the block: the books do not have yet what is on the nodes."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    @property
+    def is_held(self) -> bool:
+        return self._holds > 0
+
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None where nothing can be tried now."""
         # One window for all shards. It bounds the share gap between equal queues to the window
         # times the largest job, and is Volcano's loop exactly at 1; 256 a shard because a call and
         # a commit cost the same whatever they carry (decision 0012).
-        if self.open >= self.window:
+        if self.is_held or self.open >= self.window:
             return None
         while (urgent := self.lines.pop_urgent()) is not None:
             if not (self.allocates or urgent.nominated):  # only what was promised is bound
@@ -272,9 +288,8 @@ class Order(Sessions):
 
     def _node_decides(self, state: JobState, need: Need) -> bool:
         """Whether the queue may have the job's tasks on some nodes and not on others."""
-        if not self.accounts.depends_on_node(need):
-            return False
-        return not self.picking.allowed(self.accounts.queue(state), need, most=True)
+        most, queue = self.accounts.most(state, need), self.accounts.queue(state)
+        return most is not None and not self.picking.admits_amounts(queue, most)
 
     def _queue_chooses(self, state: JobState, need: Need) -> bool:
         """Whether the queue may have each of the job's tasks and not all together."""
@@ -331,8 +346,9 @@ class Order(Sessions):
         limit = min(self.tail_limit, state.info.pending)
         while limit > 1:
             need_of_limit = ((cid, limit),)
-            covered = self.accounts.capacity.covers(amounts(need_of_limit, self.accounts.classes))
-            if covered and self.picking.allowed(queue, need_of_limit, most=True):
+            total = amounts(need_of_limit, self.accounts.classes)
+            most = self.accounts.most(state, need_of_limit) or total
+            if self.accounts.capacity.covers(total) and self.picking.admits_amounts(queue, most):
                 break
             limit //= 2
         return max(1, limit)

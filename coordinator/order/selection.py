@@ -205,14 +205,16 @@ class Picking:
         room.update(NONE_OF_THOSE)
         return room
 
-    def allowed(self, queue: QueueInfo, need: Need, *, most: bool = False) -> bool:
-        """Whether the queue's share and capability admit the whole need. ``most``: on whichever
-        nodes it is placed.
+    def allowed(self, queue: QueueInfo, need: Need) -> bool:
+        """Whether the queue's share and capability admit the whole need.
 
         Volcano asks Allocatable for one task after the other with the share growing; the rule only
         compares a growing sum, so that asking once for the sum is the same.
         """
-        total = self._accounts.needed(need, most=most)
+        return self.admits_amounts(queue, self._accounts.needed(need))
+
+    def admits_amounts(self, queue: QueueInfo, total: Amounts) -> bool:
+        """The same of amounts."""
         requests: Requests = tuple(sorted(total.items()))
         if not self._session.allocatable(queue, requests, self._accounts.cluster):
             return False

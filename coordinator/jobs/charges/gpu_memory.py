@@ -123,16 +123,35 @@ class GpuMemoryBook:
 
     def promised(self, state: JobState) -> Amounts:
         """Amounts beside those of the classes that a job's open turn or nominations are charged
-        with: of a nominated task as on its node, of others at most."""
-        total: Amounts = {}
-        for cid, count in state.charge:
-            cls = self._classes[cid]
-            if by_memory(cls):
-                rows = [r for t, r in state.nominated.items() if state.job.role_of(t).cid == cid]
-                gpus = [self._at(cls, row) for row in rows[:count]]
-                most = self.bound(cls, most=True) * (count - len(gpus))
-                add(total, self._amounts(cls, sum(gpus) + most).items(), 1)
-        return total
+        with: of a nominated task as on its node, of others as much as any task of the job may come
+        to, since the worker may place another than was counted."""
+        if not any(map(by_memory, state.info.classes)):
+            return {}
+        count = sum(count for _, count in state.charge)
+        gpus = [self._at(self._class_of(state, tix), row) for tix, row in state.nominated.items()]
+        gpus = gpus[:count]
+        most = max(self._most(cls) for cls in state.info.classes)
+        counted = sum(self._counted(self._classes[cid]) * n for cid, n in state.charge)
+        beside = sum(gpus) + most * (count - len(gpus)) - counted
+        return self._amounts(state.info.classes[0], max(beside, 0))
+
+    def most(self, state: JobState, need: Need) -> Amounts:
+        """Amounts that as many tasks of a job as are needed may come to at most."""
+        tasks = sum(count for _, count in need)
+        asks = [dict(self._bounded(cls, most=True).charged) for cls in state.info.classes]
+        slots = {slot for ask in asks for slot in ask}
+        return {slot: tasks * max(ask.get(slot, 0) for ask in asks) for slot in slots}
+
+    def _class_of(self, state: JobState, tix: int) -> TaskClass:
+        return self._classes[state.job.role_of(tix).cid]
+
+    def _most(self, cls: TaskClass) -> int:
+        return self.bound(cls, most=True) if by_memory(cls) else self._counted(cls)
+
+    def _counted(self, cls: TaskClass) -> int:
+        """GPUs that the class itself is charged with."""
+        names = self._cluster.names
+        return dict(cls.charges).get(names.index(GPU_SHARE), 0) if GPU_SHARE in names else 0
 
     def bound(self, cls: TaskClass, *, most: bool) -> int:
         """GPUs of a task of the class at most or at least, in thousandths; 0 where no node says
@@ -152,8 +171,8 @@ class GpuMemoryBook:
     def _at(self, cls: TaskClass, row: int) -> int:
         """GPUs of a task of the class on a row; on a node that is not known, at most."""
         node, share = self._cluster.nodes.get(row), cls.gpu_share
-        if node is None or share is None:
-            return self.bound(cls, most=True)
+        if node is None or share is None or not share.memory:
+            return self._most(cls)
         return share.devices * share.charge_of(device_memory(node.labels))
 
     def _amounts(self, cls: TaskClass, gpus: int) -> Amounts:

@@ -89,6 +89,16 @@ def test_an_open_turn_is_charged_at_most_and_a_nominated_task_by_its_node() -> N
     assert not any(leaf.claimed.values())
 
 
+def test_a_turn_is_charged_as_much_as_any_task_of_its_job_may_come_to() -> None:
+    """Its worker may place another task than the one that was counted."""
+    accounts, state = accounts_with(all_nodes()), job_of(0, 1, 0)
+    leaf = accounts.cluster.queues[LEAF]
+    accounts.admit(state)
+    accounts.promise(state, [(1, 1)])
+    assert leaf.claimed[GPUS] == 2 * 880
+    assert accounts.most(state, ((1, 1),)) == {2: 1, GPUS: 2 * 880, PROTECTED: 230}
+
+
 def test_waiting_tasks_count_once_a_node_says_how_large_its_devices_are() -> None:
     accounts = accounts_with([node(0, 0)])
     leaf = accounts.cluster.queues[LEAF]
