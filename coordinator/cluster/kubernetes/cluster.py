@@ -220,6 +220,10 @@ class KubernetesCluster:
         """Whether what pods that are not ours use has changed since :meth:`foreign`."""
         return self.mirror.accounts_for_all and self.mirror.foreign.changed
 
+    def nodes_came(self) -> None:
+        """Nodes were admitted of which pods may be known that nobody could count there before."""
+        self.mirror.foreign.changed = True
+
     # --- what the binder asks -------------------------------------------------------------------
 
     async def _all_known(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from coordinator.intake.admission.pods import CHANGED_IN_PLACE, GROUP_AFTER_BIND
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, NODE
 from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import TOO_MANY
 from coordinator.intake.writer import IntakeFull, IntakeWriter
@@ -67,6 +68,8 @@ class ObjectSource(Protocol):
 
     def foreign_changed(self) -> bool: ...
 
+    def nodes_came(self) -> None: ...
+
 
 class ClusterFeed:
     def __init__(
@@ -77,18 +80,20 @@ class ClusterFeed:
         writer: IntakeWriter,
         kinds: Iterable[str],
         observe: Callable[[], Awaitable[None]],
+        hold_turns: Callable[[], AbstractContextManager[None]],
         job_uid: Callable[[int], str | None],
         refusals: Counter[str],
         not_understood: Callable[[ObjectKey, dict[str, Any], str], None],
     ) -> None:
         """``kinds``: those that the source follows. ``observe`` stores what pods that are not ours
-        use. ``job_uid``: the uid that the books have for a job. ``not_understood`` hears of each
-        object that intake refuses, with the reason."""
+        use; inside ``hold_turns`` nothing is placed. ``job_uid``: the uid that the books have for a
+        job. ``not_understood`` hears of each object that intake refuses, with the reason."""
         self._source = source
         self._intake = intake
         self._writer = writer
         self._kinds = frozenset(kinds)
         self._observe = observe
+        self._hold_turns = hold_turns
         self._job_uid = job_uid
         self._not_understood = not_understood
         self._refusals_by_kind = refusals
@@ -120,12 +125,21 @@ class ClusterFeed:
                 await self._remove(delta.gone)
             for key, unread in delta.unread:
                 self._report_unread(key, unread)
-            if delta.keys:
+            nodes = [i for i, key in enumerate(delta.keys) if self._is_new_node(key)]
+            if nodes:
+                # What others use of a node cannot be stored before the node. Until it is, nobody
+                # is placed: the node would seem empty.
+                with self._hold_turns():
+                    await self._admit(delta, nodes)
+                    self._source.nodes_came()
+                    await self._observe_changes()
+            others = [i for i in range(len(delta.keys)) if i not in set(nodes)]
+            if others:
                 # Pods of others may have come before these. A pod that is admitted ahead of what
                 # they use would be placed on it.
-                if any(key.kind == POD for key in delta.keys):
+                if any(delta.keys[i].kind == POD for i in others):
                     await self._observe_changes()
-                await self._admit(delta)
+                await self._admit(delta, others)
 
     async def _offer_again_forever(self) -> None:
         while True:
@@ -158,13 +172,17 @@ class ClusterFeed:
                 log.warning("An object is gone that is still needed", why=refusal.message)
             return
 
-    async def _admit(self, delta: ObjectDelta) -> None:
-        """Admit what can be admitted now; objects whose names are still taken are offered again."""
-        taken = [i for i, key in enumerate(delta.keys) if self._is_leaving(key)]
+    def _is_new_node(self, key: ObjectKey) -> bool:
+        return key.kind == NODE.kind and Key(*key) not in self._intake.documents
+
+    async def _admit(self, delta: ObjectDelta, among: Sequence[int]) -> None:
+        """Admit what of these positions can be admitted now; objects whose names are still taken
+        are offered again."""
+        taken = [i for i in among if self._is_leaving(delta.keys[i])]
         if taken:
             self._later.append((delta, taken))
         leaving = set(taken)
-        positions = [i for i in range(len(delta.keys)) if i not in leaving]
+        positions = [i for i in among if i not in leaving]
         # After a change of leader almost every pod is one that intake has as it is: not to read
         # 100,000 of them again took a quarter off the start.
         placed = [i for i in positions if self._has_pod(delta.keys[i], delta.items[i])]

@@ -125,6 +125,7 @@ class ObservedCluster:
             writer=writer,
             kinds=self.kinds,
             observe=observe,
+            hold_turns=core.order.hold,
             job_uid=job_uid,
             refusals=self.refusals,
             not_understood=_told_nowhere if reports is None else reports.not_understood,
@@ -180,13 +181,12 @@ def _device_marks(core: Coordinator, node: str, devices: Things) -> Mapping[str,
 async def _hold_turns(core: Coordinator, mirror: Mirror) -> None:
     """Nothing is decided before the books have what is on the nodes: a ledger that is empty, or
     older than the cluster, would give the room of running pods away."""
-    core.order.window, window = 0, core.order.window
-    while not mirror.accounts_for_all:  # noqa: ASYNC110 - intake has a part in it
-        await asyncio.sleep(HOLD_LOOK_SECONDS)
-    last = mirror.reports.last
-    while mirror.reports.recorded < last:  # noqa: ASYNC110 - the binder records them
-        await asyncio.sleep(HOLD_LOOK_SECONDS)
-    core.order.window = window
+    with core.order.hold():
+        while not mirror.accounts_for_all:  # noqa: ASYNC110 - intake has a part in it
+            await asyncio.sleep(HOLD_LOOK_SECONDS)
+        last = mirror.reports.last
+        while mirror.reports.recorded < last:  # noqa: ASYNC110 - the binder records them
+            await asyncio.sleep(HOLD_LOOK_SECONDS)
 
 
 async def _report_pods_forever(core: Coordinator, mirror: Mirror) -> None:

@@ -142,7 +142,7 @@ class StatusReports:
             if now >= looked_again + LOOK_AGAIN_SECONDS:
                 await in_slices(self._look_again(now))
                 looked_again = now
-            if self._objects.core.order.window:
+            if not self._objects.core.order.is_held:
                 # Before turns may begin the books lack what is on the nodes: a gang that runs would
                 # be written as one that waits.
                 await self._write_some(now)

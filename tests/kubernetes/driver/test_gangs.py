@@ -96,6 +96,29 @@ async def test_a_pod_that_comes_after_pods_of_others_is_not_placed_on_their_room
     assert await quadrant.nodes_of("mine") == {}
 
 
+async def test_a_new_node_is_not_empty_where_pods_of_others_are_on_it(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever came first: a pod of ours that waits for the node, or the node itself."""
+    usual = feed.FOREIGN_SECONDS
+    monkeypatch.setattr(feed, "FOREIGN_SECONDS", 3600.0)  # so that no look comes by chance
+    await asyncio.sleep(2 * usual)
+    theirs = pod("theirs", cpu=3, scheduler="somebody")
+    theirs["spec"]["nodeName"] = "late"
+    early, later = pod("early", cpu=2), pod("later", cpu=2)
+    for item in (early, later):
+        item["spec"]["nodeSelector"] = {"is": "late"}
+    await cluster.create(theirs, early)
+    await until(lambda: "late" in quadrant.observed.cluster.mirror.foreign.sums())
+    service = quadrant.service.service
+    await until(lambda: service.status()["jobs"]["pending"] == 1)
+    late = node("late")
+    late["metadata"].setdefault("labels", {})["is"] = "late"
+    await cluster.create(late, later)
+    await until(lambda: service.status()["pending_reasons"] == {"Fragmented": 2})
+    assert await quadrant.nodes_of("early", "later") == {}
+
+
 async def _two(quadrant: Followed) -> dict[str, str] | None:
     nodes = await quadrant.nodes_of("big", "second", "third")
     return nodes if len(nodes) == 2 else None
