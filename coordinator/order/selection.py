@@ -10,14 +10,13 @@ Capacity only shrinks during a session, from one pick to the next.
 
 from __future__ import annotations
 
-import heapq
-
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import held, upwards, within_capability
 from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineId, LineOrder, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, SchedulingStatus
+from coordinator.order.queue_heap import QueueHeap, QueueKey
 from coordinator.order.tree_selection import TreeSelection
 from coordinator.order.usage_over_time import UsageOverTime
 from shard_worker.framework.session import Session
@@ -59,6 +58,10 @@ class Picking:
         """Queues beyond their share that got something, or might have, in this session."""
         self._beyond: dict[int, float] = {}
         """jid -> until when, of jobs whose members may have their places only beyond the share."""
+        self._within: QueueHeap | None = None
+        """The queues that are not closed."""
+        self._lenders: QueueHeap | None = None
+        """The closed queues that may have a job to try beyond their share."""
         self._tree: TreeSelection | None = None
         """The picks of this session, where the policy compares queues with the next job of each."""
 
@@ -81,25 +84,35 @@ class Picking:
         self._closed.clear()
         self._blocked.clear()
         self._over_share.clear()
+        self._within = self._lenders = None
         self._tree = None
 
     def changed(self, queue: QueueInfo) -> None:
         """Note that a queue gets a turn now, or that its jobs joined or left its lines."""
         if self._tree is not None:
             self._tree.changed(queue)
+        for at in upwards(self._lines.queues, queue):
+            qid = at.queue.qid
+            heap = self._lenders if qid in self._closed else self._within
+            if heap is not None and qid in self._lines.queues:
+                heap.changed(qid)
 
     def next(self) -> tuple[JobState, Need] | None:
         """The next job and its need; it stays in its line until its turn is opened."""
         if self._session.queue_choice is not None:
             return self._next_of_tree()
-        while (picked := self._pick()) is not None:
-            queue, line, state = picked
-            if state.job.jid not in self._beyond and self.allowed(queue.info, line.need):
-                return state, line.need
-            self._lines.set_status(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
-            self._over_share.add((queue.info.queue.qid, line.key))
-            if line.order is not None:
-                line.order.skip(line)
+        while (queue := self._first_queue()) is not None:
+            while (best := self._best_line(queue)) is not None:
+                line, state = best[0], self._jobs[best[1][2]]
+                if state.job.jid not in self._beyond and self.allowed(queue.info, line.need):
+                    return state, line.need
+                self._lines.set_status(
+                    state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line
+                )
+                self._over_share.add((queue.info.queue.qid, line.key))
+                if line.order is not None:
+                    line.order.skip(line)
+            self._close(queue)
         # Volcano leaves this capacity free: with four queues of weight one that each want a gang of
         # 8 on 16 GPUs each deserves 4, and the cluster stays empty for ever (decision 0010).
         return self._borrow() if self._work_conserving else None
@@ -129,30 +142,31 @@ class Picking:
             ),
         )
 
-    def _pick(self) -> tuple[PendingQueue, Line, JobState] | None:
-        """The first job of the first queue that is neither overused nor closed."""
-        cluster = self._accounts.cluster
-        # One look at the keys, however many queues this pick closes: to close one changes no key.
-        queues = [
-            (self._queue_key(queue), qid)
-            for qid, queue in self._lines.queues.items()
-            if queue.lines and qid not in self._closed
-        ]
-        heapq.heapify(queues)
-        while queues:
-            qid = heapq.heappop(queues)[1]
+    def _first_queue(self) -> PendingQueue | None:
+        """The first queue that is neither overused nor closed."""
+        if self._within is None or not self._session.sorts_queues:
+            queues = self._lines.queues.items()
+            qids = [qid for qid, queue in queues if queue.lines and qid not in self._closed]
+            self._within = QueueHeap(qids, self._queue_key)
+        while (qid := self._within.first()) is not None:
             queue = self._lines.queues[qid]
-            if not self._session.overused(queue.info, cluster):
-                best = self._best_line(queue)
-                if best is not None:
-                    return queue, best[0], self._jobs[best[1][2]]
-            # For the rest of the session, as in Volcano: capacity only shrinks from pick to pick.
-            self._closed.add(qid)
+            if not self._session.overused(queue.info, self._accounts.cluster):
+                return queue
+            self._close(queue)
         return None
 
-    def _queue_key(self, queue: PendingQueue) -> tuple[tuple[float, ...], str]:
-        key = self._session.queue_key(queue.info, self._accounts.cluster)
-        return (key, queue.info.queue.name)
+    def _close(self, queue: PendingQueue) -> None:
+        """For the rest of the session, as in Volcano: capacity only shrinks from pick to pick."""
+        qid = queue.info.queue.qid
+        self._closed.add(qid)
+        if self._within is not None:
+            self._within.remove(qid)
+        if self._lenders is not None:
+            self._lenders.changed(qid)
+
+    def _queue_key(self, qid: int) -> QueueKey:
+        info = self._lines.queues[qid].info
+        return self._session.queue_key(info, self._accounts.cluster), info.queue.name
 
     def _best_line(self, queue: PendingQueue) -> tuple[Line, Entry] | None:
         """Find the line whose first job is first in order, among the lines that are not blocked."""
@@ -253,17 +267,13 @@ class Picking:
     def _borrow(self) -> tuple[JobState, Need] | None:
         """Work conservation: when no queue within its share has a job to try, free capacity goes by
         queue order, then job order."""
-        closed = [
-            (self._queue_key(self._lines.queues[qid]), qid)
-            for qid in {qid for qid, _ in self._over_share} | self._closed
-        ]
-        for _, qid in sorted(closed):
+        if self._lenders is None or not self._session.sorts_queues:
+            self._lenders = QueueHeap(self._closed, self._queue_key)
+        while (qid := self._lenders.first()) is not None:
             queue = self._lines.queues[qid]
-            if not queue.info.queue.open:
-                continue
-            best = self._best_beyond(queue)
-            if best is not None:
+            if queue.info.queue.open and (best := self._best_beyond(queue)) is not None:
                 return self._jobs[best[1][2]], best[0].need
+            self._lenders.remove(qid)
         return None
 
     def _best_beyond(self, queue: PendingQueue) -> tuple[Line, Entry] | None:

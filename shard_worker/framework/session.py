@@ -290,6 +290,12 @@ class Session(Answers):
         may change."""
         return all(hook.fn is not None for hook in self.rules(JOB_ORDER))
 
+    @property
+    def sorts_queues(self) -> bool:
+        """Whether all rules of QueueOrder are keys: such a key changes only with what its queue
+        has."""
+        return all(rule.fn is not None for rule in self.rules(QUEUE_ORDER))
+
     def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """The QueueOrder key. The caller adds the last tie-break."""
         return sort_key(self.rules(QUEUE_ORDER), queue, cluster)

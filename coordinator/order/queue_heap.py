@@ -1,0 +1,44 @@
+"""Queues by their keys, the first in order on top.
+
+A pick that asks every queue for its key costs as much as there are queues, and one that passes over
+queues beyond their share asked once more after each. Between two picks of a session only the queue
+that got a turn has another key, and those above it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+
+QueueKey = tuple[tuple[float, ...], str]
+
+
+class QueueHeap:
+    def __init__(self, qids: Iterable[int], key: Callable[[int], QueueKey]) -> None:
+        """``key``: of a queue by its id; the same until :meth:`changed`."""
+        self._key = key
+        self._keys = {qid: key(qid) for qid in qids}
+        self._heap = [(key, qid) for qid, key in self._keys.items()]
+        heapq.heapify(self._heap)
+        self._changed: set[int] = set()
+
+    def changed(self, qid: int) -> None:
+        """Note that a queue is new, or may have another key."""
+        self._changed.add(qid)
+
+    def first(self) -> int | None:
+        """The id of the first queue; None where none is left."""
+        for qid in self._changed:
+            key = self._key(qid)
+            if self._keys.get(qid) != key:
+                self._keys[qid] = key
+                heapq.heappush(self._heap, (key, qid))
+        self._changed.clear()
+        # Entries of earlier keys are passed over when they come to the top.
+        while self._heap and self._keys.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][1] if self._heap else None
+
+    def remove(self, qid: int) -> None:
+        """Leave a queue out until it changes."""
+        del self._keys[qid]
