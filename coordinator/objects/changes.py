@@ -41,6 +41,13 @@ SORTED = 4096
 GONE_BYTES = 64 << 20
 """Maximum bytes of deleted objects in the ring, with the states of their jobs: some 10,000 jobs of
 one task."""
+LITTLE_BYTES = 4 << 20
+KEPT_SECONDS = 75.0
+"""Deleted objects that take more bytes leave the ring after this time: 10,000 jobs held 64 MiB for
+ever. A Kubernetes API server aims to keep the events of its watches as long
+(``eventFreshDuration``)."""
+SWEPT = 500
+"""Maximum number of publications dropped by one sweep: 7 ms where each held the state of a job."""
 STATE_BYTES, TASK_BYTES = 6 << 10, 64
 """Bytes of a job's specification and state, and of each of its tasks beside that."""
 
@@ -89,6 +96,11 @@ class Ring:
         """Changes up to this version are no longer known."""
         self._items: deque[Published] = deque()
         self._bytes = 0
+        self._swept: deque[tuple[float, int]] = deque()
+        """(time, version) of the sweeps within :data:`KEPT_SECONDS`: cheaper than a time in each
+        publication."""
+        self._old = first
+        """The version at the last sweep before those."""
 
     def add(
         self,
@@ -107,9 +119,23 @@ class Ring:
         # Two bounds: many small deletions, or a few with large bodies. Beyond them a watcher gets
         # 410 and lists again, as from a Kubernetes API server.
         while len(self._items) > PUBLISHED or self._bytes > GONE_BYTES:
-            old = self._items.popleft()
-            self.floor = old.version
-            self._bytes -= old.size
+            self._drop_oldest()
+
+    def sweep(self, version: int, now: float) -> None:
+        """Drop some of what is older than :data:`KEPT_SECONDS`, if deleted objects take more than
+        a little. ``version``: the current one."""
+        self._swept.append((now, version))
+        while self._swept[0][0] <= now - KEPT_SECONDS:
+            _, self._old = self._swept.popleft()
+        for _ in range(SWEPT):
+            if self._bytes <= LITTLE_BYTES or self._items[0].version > self._old:
+                return
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest = self._items.popleft()
+        self.floor = oldest.version
+        self._bytes -= oldest.size
 
     def since(self, version: int) -> list[Published]:
         """The publications after a version, oldest first. Raises Expired."""

@@ -116,6 +116,12 @@ class Objects(Observing):
             self._queues.published(self.version, document, before)
         self._watchers.notify()
 
+    def sweep(self) -> None:
+        """Look at some pending jobs, and drop some deletions of long ago. Call it every second or
+        so."""
+        self.report_waiting()
+        self._ring.sweep(self.version, self._clock())
+
     def _put(self, document: Document, version: int) -> Record | None:
         key = document.key
         path, task = key.path, -1

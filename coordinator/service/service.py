@@ -331,7 +331,7 @@ class Service:
         group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read, audit.read))
         group.create_task(self.workers.follow_policy_forever(self._keep_policy))
         group.create_task(self._acknowledged_jobs.report_forever())
-        group.create_task(executor.sweep_forever(self.objects.report_waiting, every=SWEEP_SECONDS))
+        group.create_task(executor.sweep_forever(self.objects.sweep, every=SWEEP_SECONDS))
         restarts = TaskRestarts(self.core.order, recorder, evictor)
         group.create_task(self.jobs.run(writer, restarts.begin_anew))
         group.create_task(reconciling.run_forever())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -274,6 +275,36 @@ def test_deleted_jobs_take_no_more_than_the_bound(monkeypatch: pytest.MonkeyPatc
     finally:
         tracemalloc.stop()
     assert held[8] - held[3] < 1 << 20
+
+
+def test_memory_of_deleted_jobs_is_given_back_after_a_while() -> None:
+    world = World()
+    names = [f"p{number}" for number in range(2000)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for start in range(0, len(names), 100):
+            world.put(*map(pod, names[start : start + 100]))
+        stored, _ = tracemalloc.get_traced_memory()
+        for name in names:
+            world.remove("Pod", name)
+        world.purge(*world.core.leaving)
+        start = world.objects.version
+        for _ in range(10):
+            world.objects.sweep()
+        deleted, _ = tracemalloc.get_traced_memory()
+        world.now += changes.KEPT_SECONDS
+        world.put(pod("young"))
+        for _ in range(10):
+            world.objects.sweep()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert deleted > stored / 2  # a watcher may still ask for them
+    assert held < changes.LITTLE_BYTES + stored / 4
+    assert world.changes(start, "Pod") == [("ADDED", "young")]
+    with pytest.raises(WatchExpired):
+        at_once(world.objects.changes(start - len(names), KIND["Pod"]))
 
 
 async def test_simultaneous_changes_wake_a_waiter_once() -> None:
