@@ -25,6 +25,7 @@ _GPU_NUMBER = "volcano.sh/gpu-number"
 _VGPU_NUMBER = "volcano.sh/vgpu-number"
 _VGPU_MEMORY = "volcano.sh/vgpu-memory"
 _VGPU_CORES = "volcano.sh/vgpu-cores"
+_VGPU_PERCENTAGE = "volcano.sh/vgpu-memory-percentage"
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 _STRICT_NUMA = ("restricted", "single-numa-node")
 _CARD_CHOICE = (
@@ -49,6 +50,7 @@ class Demand(Enum):
     GPU_MEMORY = auto()
     GPU_NUMBER = auto()
     VGPU = auto()
+    VGPU_PERCENTAGE = auto()
     CARD_CHOICE = auto()
     GPU_FRACTION = auto()
     NUMA = auto()
@@ -142,6 +144,7 @@ DEMANDS: dict[Demand, DemandEntry] = {
         "deviceshare.VGPUEnable",
         True,
     ),
+    Demand.VGPU_PERCENTAGE: DemandEntry(f"resource {_VGPU_PERCENTAGE}", _PODS),
     Demand.CARD_CHOICE: DemandEntry(
         f"annotations {', '.join(_CARD_CHOICE)} of pods with virtual GPUs", _PODS
     ),
@@ -210,6 +213,7 @@ _OF_RESOURCE = {
     _VGPU_NUMBER: Demand.VGPU,
     _VGPU_MEMORY: Demand.VGPU,
     _VGPU_CORES: Demand.VGPU,
+    _VGPU_PERCENTAGE: Demand.VGPU_PERCENTAGE,
 }
 _FRACTIONS = frozenset(("gpu-fraction", "gpu-memory"))
 

@@ -61,6 +61,9 @@ def examples() -> dict[Demand, list[Json]]:
         d.GPU_MEMORY: [device(name[d.GPU_MEMORY], gpu_memory="1")],
         d.GPU_NUMBER: [device(name[d.GPU_NUMBER], gpu_number="1")],
         d.VGPU: [device(name[d.VGPU], vgpu_number="1", vgpu_memory="1")],
+        d.VGPU_PERCENTAGE: [
+            device(name[d.VGPU_PERCENTAGE], vgpu_memory_percentage="50"),
+        ],
         d.CARD_CHOICE: [
             device(name[d.CARD_CHOICE], {"volcano.sh/vgpu-use-gpuuuid": "GPU-1"}, vgpu_number="1")
         ],

@@ -126,8 +126,13 @@ async def test_every_field_of_the_table_is_named_and_looked_at_again_when_a_poli
             assert f"{entry.field}: " in message
             assert f"add plugin {entry.plugin}" in message or not entry.plugin, message
         file.write_text(EVERYTHING)
-        await parts.until(lambda status: status["pending_reasons"].get("NotServed") == 3)
-        unserved = {Demand.GPU_FRACTION, Demand.GPU_NUMBER, Demand.CARD_CHOICE}
+        await parts.until(lambda status: status["pending_reasons"].get("NotServed") == 4)
+        unserved = {
+            Demand.GPU_FRACTION,
+            Demand.GPU_NUMBER,
+            Demand.VGPU_PERCENTAGE,
+            Demand.CARD_CHOICE,
+        }
         assert set(not_served(parts)) == unserved
         await parts.until(
             lambda status: status["tasks"]["running"] > 1
