@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from shard_worker.framework.rules import Mask
+from shard_worker.framework.statement import LeftRoom, WorldStatement
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.queue_totals import waits_for_entry
@@ -17,7 +18,6 @@ from shared.units.things import Vector
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
-    from shard_worker.framework.statement import WorldStatement
     from shard_worker.session_model.job import SessionJob
     from shard_worker.session_model.world import World
 
@@ -89,28 +89,24 @@ def later(ssn: Session, action: str, later_action: str) -> bool:
 def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str) -> bool:
     """Keep a statement if its job is pipelined with it, else undo it. True if it was kept.
 
-    A statement without evictions is left to allocate if that action still follows: an allocation is
-    better than a nomination. Where allocate gives the room to another job the action is run again.
+    Its room is left to allocate if there are no evictions and that action still follows: an
+    allocation is better than a nomination. Where allocate gives the room to another job the action
+    is run again.
     """
     if not statement.operations:
         return False
-    kept = ssn.pipelined(job)
-    if kept and not statement.evictions:
-        kept = not _leave_to_allocate(ssn, job, action)
-    if kept:
-        statement.commit()
-    else:
+    if not ssn.pipelined(job):
         statement.rollback()
-    return kept
-
-
-def _leave_to_allocate(ssn: Session, job: SessionJob, action: str) -> bool:
-    """Leave free room to allocate; False if that action does not follow, or has run."""
-    if ssn.left_to_allocate is None or not later(ssn, action, "allocate"):
         return False
+    if statement.evictions or ssn.past_allocate or not later(ssn, action, "allocate"):
+        statement.commit()
+        return True
     # A nomination waits for the next turn to be bound; allocate binds now, in the same session.
-    ssn.left_to_allocate += ((job, action),)
-    return True
+    if ssn.left_to_allocate is None:
+        statement.rollback()
+    else:
+        ssn.left_to_allocate += (LeftRoom(statement, job, action),)
+    return False
 
 
 # --- order ----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from shard_worker.session_model.queue_totals import link
 from shard_worker.session_model.workload import JobInfo, Progress, QueueInfo
 
 if TYPE_CHECKING:
+    from shard_worker.framework.statement import LeftRoom
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
     from shard_worker.session_model.world import World
     from shard_worker.view.hyper_tree import HyperDomain
@@ -46,8 +47,10 @@ class Answers(Registration):
     _world: World | None = None
     decided_by: tuple[str, ...] = ()
     """The plugins that decided the last victims."""
-    left_to_allocate: tuple[tuple[SessionJob, str], ...] | None = ()
-    """(job, action) where the action left free room to allocate; None once allocate has run."""
+    left_to_allocate: tuple[LeftRoom, ...] | None = None
+    """Room that evicting actions hold for allocate; None in a turn of one job, which holds none."""
+    past_allocate = False
+    """Whether allocate has run."""
 
     def enter(self, world: World) -> None:
         """Use this world from now on."""

@@ -24,21 +24,21 @@ ACTIONS = (
 
 def run_action(session: Session, name: str) -> None:
     """Run one action over the session's world. Its module is imported on first use."""
-    import_module(f"{__package__}.{name}").execute(session)
-    if name == "allocate":
-        _run_again(session)
-
-
-def _run_again(session: Session) -> None:
-    """Run the evicting actions again for jobs whose free room allocate gave to others.
-
-    Allocate goes by its own order of queues and by their shares, so that a job that it passes over
-    would get neither the room nor victims in this session.
-    """
-    waiting, session.left_to_allocate = session.left_to_allocate or (), None
-    for job, action in waiting:
-        if session.job_starving(job):
-            run_for_job(session, job, action)
+    action = import_module(f"{__package__}.{name}")
+    left = session.left_to_allocate or ()
+    if name != "allocate":
+        session.left_to_allocate = left
+        action.execute(session)
+        return
+    for room in left:
+        room.statement.rollback()
+    session.left_to_allocate, session.past_allocate = (), True
+    action.execute(session)
+    # Allocate goes by its own order of queues and by their shares: a job that it passes over would
+    # get neither the room nor victims in this session.
+    for room in left:
+        if session.job_starving(room.job):
+            run_for_job(session, room.job, room.action)
 
 
 def run_for_job(session: Session, job: SessionJob, name: str) -> None:

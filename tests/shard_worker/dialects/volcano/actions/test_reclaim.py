@@ -133,6 +133,18 @@ def test_reclaim_evicts_where_allocate_gives_the_free_room_to_another_queue() ->
     assert result.pipelined == {"default/poor-0": "n"}
 
 
+def test_free_room_left_to_allocate_is_not_taken_by_a_less_important_job() -> None:
+    c = Cluster("gang", "priority", "capacity", actions=("reclaim", "allocate"))
+    c.queue("rich")
+    c.queue("poor", deserved={"cpu": 8})
+    c.node("n", cpu=7)
+    c.job("rich", queue="rich", tasks=3, minimum=0, on=["n"] * 3)
+    c.job("high", queue="poor", tasks=2, cpu=2, priority=100)
+    c.job("low", queue="poor", tasks=3, cpu=2, priority=10)
+    result = c.run()
+    assert result.binds == {"default/high-0": "n", "default/high-1": "n"}
+
+
 def test_a_gang_takes_what_is_free_and_evicts_for_the_rest() -> None:
     """Free room on the node counts: no task is evicted for it."""
     c = cluster(actions=("reclaim", "allocate"))
