@@ -196,8 +196,10 @@ async def test_gangs_come_before_single_pods_and_each_tick_writes_no_more_than_i
     first = _status_writes(control_plane)[before : before + 4]
     # A tick that was under way when the limit rose may have collected the single pods alone.
     assert ("podgroups", "wide") in [(resource, name) for _, resource, name in first[:2]]
-    for (earlier, *_), (later, *_) in pairwise(first):
-        assert later - earlier >= timedelta(seconds=statuses.TICK_SECONDS)
+    for (earlier, resource, _), (later, *_) in pairwise(first):
+        # A PodGroup with something new to say is written before its pod, in the pod's tick.
+        in_one_tick = later - earlier < timedelta(seconds=statuses.TICK_SECONDS)
+        assert resource == "podgroups" or not in_one_tick
 
 
 def _reasons(quadrant: Followed) -> Counter[Reason]:
