@@ -152,7 +152,7 @@ def test_a_placed_pod_whose_volume_nobody_makes_is_shown_with_its_node(form: str
 @pytest.mark.parametrize("form", FORMS)
 def test_unreadable_objects_are_left_out_and_the_rest_is_scheduled(form: str) -> None:
     odd = pod("odd-0", group="odd")
-    odd["spec"]["volumes"] = [{"name": "v", "rbd": {"monitors": ["m"], "image": "i"}}]
+    odd["spec"]["volumes"] = [{"name": "v", "floppy": {"drive": "a"}}]
     runs = pod("runs", cpu=6, on="n")
     runs["spec"]["volumes"] = odd["spec"]["volumes"]
     broken = {**node("broken"), "status": {"allocatable": {"cpu": "many"}}}
@@ -161,9 +161,10 @@ def test_unreadable_objects_are_left_out_and_the_rest_is_scheduled(form: str) ->
     assert result.binds.keys() == {"ns/fits-0", "ns/fits-1"}
     notes = "\n".join(case(*items, under=UNDER).notes)
     assert "left out: Node broken: status.allocatable.cpu (got 'many')" in notes
-    assert "left out: Pod ns/odd-0: spec.volumes[0].rbd" in notes
+    assert "left out: Pod ns/odd-0: spec.volumes[0].floppy" in notes
     assert (
-        "Pod ns/runs: spec.volumes[0].rbd" in notes and "only its use of the node counts" in notes
+        "Pod ns/runs: spec.volumes[0].floppy" in notes
+        and "only its use of the node counts" in notes
     )
 
 
