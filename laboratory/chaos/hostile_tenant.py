@@ -13,6 +13,7 @@ import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -306,28 +307,38 @@ class Hostile:
         kind: str,
         headers: dict[str, str] | None = None,
     ) -> int:
+        """To the next coordinator where one does not lead."""
         token = self.view if path.endswith("/plans") else self.submit
         sent = {"Authorization": f"Bearer {token}", **(headers or {})}
         if kind:
             sent["Content-Type"] = kind
-        try:
-            async with session.request(
-                method,
-                self._url + path,
-                data=body,
-                headers=sent,
-                skip_auto_headers=() if kind else ("Content-Type",),
-            ) as response:
-                await response.read()
-                self.answered[f"{attack}: {response.status}"] += 1
-                return response.status
-        except (aiohttp.ClientError, TimeoutError):
-            self.answered[f"{attack}: no answer"] += 1
-            return 0
+        status = 0
+        for url in self._from_present():
+            try:
+                async with session.request(
+                    method,
+                    url + path,
+                    data=body,
+                    headers=sent,
+                    skip_auto_headers=() if kind else ("Content-Type",),
+                ) as response:
+                    await response.read()
+                    status = response.status
+            except (aiohttp.ClientError, TimeoutError):
+                status = 0
+            self.answered[f"{attack}: {status or 'no answer'}"] += 1
+            if status != HTTPStatus.SERVICE_UNAVAILABLE:
+                break
+        return status
+
+    def _from_present(self) -> list[str]:
+        """All addresses, the present one first."""
+        at = self._round % len(self.urls)
+        return [*self.urls[at:], *self.urls[:at]]
 
     @property
     def _url(self) -> str:
-        return self.urls[self._round % len(self.urls)]
+        return self._from_present()[0]
 
     # --- objects ------------------------------------------------------------------------------
 
