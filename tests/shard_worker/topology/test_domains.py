@@ -45,6 +45,16 @@ def test_soft_topology_takes_the_closest_room() -> None:
     assert len(racks_of(binds, "wide")) == 6
 
 
+@pytest.mark.parametrize(("topology", "placed"), [(SOFT, 4), (TIER_2, 0)])
+def test_only_a_hard_topology_waits_until_all_min_resources_are_free(
+    topology: Topology, placed: int
+) -> None:
+    cluster = racks(2, 2)
+    least = cluster.requests(cpu=5)
+    cluster.job("a", tasks=5, minimum=2, topology=topology, min_resources=least)
+    assert len(cluster.run().binds) == placed
+
+
 def test_the_fullest_domain_is_taken_and_its_best_nodes() -> None:
     cluster = racks(2, 2, cpu=2, plugins=("binpack",))
     cluster.job("runs", tasks=1, on=["r1-1"])

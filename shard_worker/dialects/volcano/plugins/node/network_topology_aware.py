@@ -132,12 +132,15 @@ class NetworkTopologyAware:
         root = _search_root(totals, within, allocated, highest)
         if root is None:
             return []
+        # A soft topology is a wish. It must not keep a gang from the nodes as a whole where
+        # minResources are more than its minimum needs.
+        always = totals.tree.root if topology is not None and not topology.hard else None
         groups: dict[int, list[HyperDomain]] = {}
         for domain in _below(root):
             if domain.tier <= highest and (
                 # Volcano does not filter by resources once some tasks are placed: the domain is
                 # given, only where to go on within it is asked.
-                allocated or self._eligible(totals, domain, needed, purpose)
+                allocated or domain is always or self._eligible(totals, domain, needed, purpose)
             ):
                 groups.setdefault(domain.tier, []).append(domain)
         ordered = [groups[tier] for tier in sorted(groups)]
