@@ -13,12 +13,10 @@ from typing import Any
 
 from laboratory.replay.scenario import read_scenario
 from shared.codec.packed import replace
-from shared.units.quantity import amount
-from tests.builders.objects import GROUP
-from tests.oracle.outcome import Outcome, Shape
+from tests.oracle.facts import Facts, amounts, beyond, requests
+from tests.oracle.outcome import Outcome
 
 Json = Mapping[str, Any]
-EVICTING = ("preempt", "reclaim")
 MANY = 5
 """From this number of different outcomes on, the runs did not have all of them."""
 
@@ -36,6 +34,15 @@ class Kind(Enum):
     ALL_GUARANTEED = "an extended resource that guarantees take as a whole has no limit in Volcano"
     FREE_ROOM = "reclaim counts room on nodes without victims, so that one more gang is whole"
     OTHER_VICTIMS = "whoever is promised room has as much of it, and no more pods are evicted"
+    ROOM_FIRST = "a job that takes free room first has a larger share when drf is asked for victims"
+    ONE_NODE = "victims on a node that preempt then does not use stay, and the queue is full"
+    ONE_EACH = "reclaim evicts for each task, also beside what earlier victims left free"
+    ONE_JOB_A_TURN = "queues take turns in reclaim, with one job each"
+    LEFT_TO_ALLOCATE = "free room that reclaim promises goes by the order of allocate, and is bound"
+    GUARANTEE = "a queue's guarantee is kept although no plugin keeps it"
+    GUARANTEE_DESERVED = "in a tree a guarantee counts as deserved, as in Volcano 1.15"
+    SHARES_ABOVE = "the share of a queue above others counts what the session has placed"
+    ASSUMED_REQUESTS = "the same pods elsewhere: running pods score by requests they do not have"
     SOFT_BY_DOMAINS = "a soft topology is placed domain by domain, as Volcano 1.15 does"
     PROMISES_SCORED = "the same pods get promises on nodes whose score counts promises"
     NO_ALLOCATE = "a service admits and places PodGroups also without enqueue and allocate"
@@ -43,66 +50,6 @@ class Kind(Enum):
     GOES_ON = "a service evicts further in its next turns, as a next session would"
     QUEUE_ROOM = "a service promises what exceeds a queue's capability when the victims have left"
     MANY_TIES = "the same pods get places on other nodes, and there are more ties than runs"
-
-
-class Facts:
-    """The facts of a scenario that the rules need."""
-
-    def __init__(self, scenario: Json) -> None:
-        self.cluster = cluster = scenario["cluster"]
-        self.policy = scenario["policy"]
-        self.plugins = {
-            plugin["name"] for tier in self.policy["tiers"] for plugin in tier["plugins"]
-        }
-        self.actions = [name.strip() for name in self.policy["actions"].split(",")]
-        self.pods = {_key(pod): pod for pod in cluster.get("pods", ())}
-        self.shape = Shape(scenario)
-        self.groups = {_key(group): group for group in cluster.get("podGroups", ())}
-        self.group_of: dict[str, str] = {}
-        self.promised: set[str] = set()
-        """PodGroups that a session of the other scheduler promised places."""
-        self.node_of: dict[str, str] = {}
-        self.running: Counter[str] = Counter()
-        for pod in cluster.get("pods", ()):
-            metadata = pod["metadata"]
-            name = metadata.get("annotations", {}).get(GROUP, "")
-            group = self.group_of[_key(pod)] = f"{metadata.get('namespace', 'default')}/{name}"
-            self.node_of[_key(pod)] = node = pod.get("spec", {}).get("nodeName", "")
-            self.running[group] += bool(node)
-
-    def evicting(self) -> bool:
-        return any(action in EVICTING for action in self.actions)
-
-    def by_group(self, pods: Sequence[str]) -> Counter[str]:
-        return Counter(self.group_of[pod] for pod in pods)
-
-    def places(self, outcome: Outcome) -> Counter[str]:
-        return self.by_group([*outcome.binds, *outcome.pipelined])
-
-    def held(self, outcome: Outcome) -> dict[str, int]:
-        """PodGroup -> members that have a place, or are promised one."""
-        places, leaving = self.places(outcome), self.by_group(outcome.evicted)
-        return {
-            group: self.running[group] + places[group] - leaving[group] for group in self.groups
-        }
-
-    def minimum(self, group: str) -> int:
-        return int(self.groups[group].get("spec", {}).get("minMember", 0))
-
-    def whole(self, outcome: Outcome) -> Outcome:
-        """The outcome without promises to gangs that stay below their minimum."""
-        held = self.held(outcome)
-        return replace(
-            outcome,
-            pipelined={
-                pod: node
-                for pod, node in outcome.pipelined.items()
-                if held[self.group_of[pod]] >= self.minimum(self.group_of[pod])
-            },
-        )
-
-    def without_nodes(self, outcome: Outcome) -> str:
-        return self.shape.without_nodes(outcome)
 
 
 def kind_of(
@@ -118,14 +65,18 @@ def kind_of(
     if read_scenario(scenario).recorded.left_out:
         return Kind.REFUSED
     facts = Facts(scenario)
-    rules = RULES
+    rules, promises = RULES, theirs
     if service:
-        facts.promised = {group for them in theirs for group in facts.by_group([*them.pipelined])}
-        rules, theirs = RULES | SERVICE_RULES, [facts.whole(them).placed() for them in theirs]
+        promises = [facts.whole(them) for them in theirs]
+        facts.promised = {group for them in promises for group in facts.by_group([*them.pipelined])}
+        rules, theirs = RULES | SERVICE_RULES, [them.placed() for them in promises]
         if facts.shape.canonical(ours) in map(facts.shape.canonical, theirs):
             return Kind.PART_OF_A_GANG
     for kind, rule in rules.items():
         if any(rule(facts, ours, them, theirs) for them in theirs):
+            return kind
+    for kind, rule in PROMISE_RULES.items():
+        if any(rule(facts, ours, them, promises) for them in promises):
             return kind
     return None
 
@@ -141,10 +92,10 @@ def _part_of_a_gang(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
 def _veto_forgotten(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     """A gang is left in part by evictions, which its own plugin excludes."""
     held = facts.held(replace(them, pipelined={}, binds={}))
-    beyond = Counter(them.evicted) - Counter(ours.evicted)
+    more = Counter(them.evicted) - Counter(ours.evicted)
     return facts.evicting() and any(
         held[group] < facts.minimum(group) <= facts.running[group]
-        for group in facts.by_group(list(beyond))
+        for group in facts.by_group(list(more))
     )
 
 
@@ -154,7 +105,8 @@ def _other_victims(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outco
     whole = facts.whole(them)
     mine, other = facts.places(ours), facts.places(whole)
     fewer = len(ours.evicted) < len(them.evicted)
-    served = facts.by_group(list(whole.pipelined)) if fewer else other
+    promised = facts.promised or set(facts.by_group(list(whole.pipelined)))
+    served = promised if fewer else set(other)
     left = facts.by_group([*ours.evicted, *them.evicted])
     untouched = {group for group in facts.groups if not mine[group] + other[group] + left[group]}
     return (
@@ -170,16 +122,16 @@ def _all_guaranteed(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
     the pods that ask for it."""
     total, guaranteed = Counter[str](), Counter[str]()
     for node in facts.cluster.get("nodes", ()):
-        total.update(_amounts(node["status"]["allocatable"]))
+        total.update(amounts(node["status"]["allocatable"]))
     for queue in facts.cluster.get("queues", ()):
         written = queue.get("spec", {}).get("guarantee") or {}
-        guaranteed.update(_amounts(written.get("resource") or {}))
+        guaranteed.update(amounts(written.get("resource") or {}))
     extended = guaranteed.keys() - {"cpu", "memory", "pods"}
     whole = {name for name in extended if guaranteed[name] >= total[name] > 0}
     acts = [{*each.binds, *each.pipelined, *each.evicted} for each in (ours, them)]
     differing = acts[0] ^ acts[1]
     return "capacity" in facts.plugins and any(
-        whole & _requests(facts.pods[pod]).keys() for pod in differing
+        whole & requests(facts.pods[pod]).keys() for pod in differing
     )
 
 
@@ -230,39 +182,151 @@ def _overcommitted(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outco
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in facts.pods.values():
         if node := pod.get("spec", {}).get("nodeName"):
-            used[node].update(_requests(pod))
+            used[node].update(requests(pod))
     return any(
-        _beyond(used[node["metadata"]["name"]], node["status"]["allocatable"])
+        beyond(used[node["metadata"]["name"]], node["status"]["allocatable"])
         for node in facts.cluster.get("nodes", ())
     )
 
 
 def _capability(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    for key, pod in facts.pods.items():
-        runs = pod.get("spec", {}).get("nodeName") and key not in them.evicted
-        if runs or key in them.binds or key in them.pipelined:
-            spec = facts.groups.get(facts.group_of[key], {}).get("spec", {})
-            used[spec.get("queue", "")].update(_requests(pod))
+    used = facts.used_by_queue(them)
     return any(
-        _beyond(used[queue["metadata"]["name"]], queue.get("spec", {}).get("capability") or {})
-        for queue in facts.cluster.get("queues", ())
+        beyond(used[queue], spec.get("capability") or {}) for queue, spec in facts.queues.items()
     )
 
 
-def _requests(pod: Json) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for container in pod["spec"].get("containers", ()):
-        total.update(_amounts(container.get("resources", {}).get("requests") or {}))
-    return total
+def _guarantee(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Under proportion. Their victims are part of what their queue is guaranteed, or their pods
+    use what another queue is."""
+    used = defaultdict(Counter[str], facts.used_by_queue(them))
+    guaranteed = {queue: _guarantee_of(spec) for queue, spec in facts.queues.items()}
+    victims, placed = facts.by_group(them.evicted), facts.places(them)
+    losing, winning = ({facts.queue_of(group) for group in each} for each in (victims, placed))
+    rest = Counter[str]()
+    for node in facts.cluster.get("nodes", ()):
+        rest.update(amounts(node["status"]["allocatable"]))
+    for each in guaranteed.values():
+        rest.subtract(each)
+    fewer = len(ours.evicted) <= len(them.evicted)
+    return (fewer and "proportion" in facts.plugins) and (
+        any(_lacks(used[queue], guaranteed[queue]) for queue in losing)
+        or any(
+            used[queue][name] > left + guaranteed[queue][name]
+            for queue in winning
+            for name, left in rest.items()
+        )
+    )
 
 
-def _amounts(written: Mapping[str, str]) -> dict[str, int]:
-    return {name: amount(name, text, name) for name, text in written.items()}
+def _guarantee_deserved(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """It concerns pods of the queue, or of those below it."""
+    differing = facts.differing(ours, them)
+    return facts.tree_of_queues() and any(
+        _lacks(amounts(spec.get("deserved") or {}), _guarantee_of(spec))
+        and differing & facts.below(queue)
+        for queue, spec in facts.queues.items()
+    )
 
 
-def _beyond(used: Counter[str], amounts: Mapping[str, str]) -> bool:
-    return any(used[name] > amount(name, written, name) for name, written in amounts.items())
+def _shares_above(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Pods of queues below one that deserves something got places, and more or fewer than others
+    had to leave to them."""
+    differing, placed = facts.differing(ours, them), set(facts.places(them))
+    above = {spec.get("parent", "root") for spec in facts.queues.values()} - {"root"}
+    deserving = [queue for queue in above if facts.queues.get(queue, {}).get("deserved")]
+    families = [facts.below(queue) for queue in deserving]
+    return facts.tree_of_queues() and any(
+        family & placed and family & differing and differing - family for family in families
+    )
+
+
+def _left_to_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Who gets more for it starts with it, and no more pods are evicted."""
+    mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
+    more = [group for group in mine if mine[group] > other[group]]
+    return (
+        facts.runs_before("reclaim", "allocate")
+        and bool(more)
+        and len(ours.evicted) <= len(them.evicted)
+        and bool(facts.promised_free(them))
+        and all(held[group] >= facts.minimum(group) for group in more)
+    )
+
+
+def _one_job_a_turn(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Fewer for a queue of which several jobs were promised room at once, and more for others."""
+    mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
+    jobs = Counter(facts.queue_of(group) for group in facts.by_group([*them.pipelined]))
+    more = [group for group in mine if mine[group] > other[group]]
+    fewer = [group for group in other if mine[group] < other[group]]
+    return (
+        "reclaim" in facts.actions
+        and all(jobs[facts.queue_of(group)] > 1 for group in fewer)
+        and any(jobs[facts.queue_of(group)] == 0 for group in more)
+        and all(held[group] >= facts.minimum(group) for group in more)
+    )
+
+
+def _one_each(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Fewer victims of the same gangs, and whoever gets less room than theirs starts all the
+    same."""
+    mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
+    fewer = [group for group in other if mine[group] < other[group]]
+    left, leaving = facts.by_group(ours.evicted), facts.by_group(them.evicted)
+    return (
+        "reclaim" in facts.actions
+        and left < leaving
+        and all(mine[group] <= other[group] for group in mine)
+        and all(mine[group] and held[group] >= facts.minimum(group) for group in fewer)
+    )
+
+
+def _one_node(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Who gets less was promised room with victims on nodes that it was not promised."""
+    mine, other = facts.places(ours), facts.places(them)
+    fewer = {group for group in other if mine[group] < other[group]}
+    unused = {facts.node_of[pod] for pod in them.evicted} - set(them.pipelined.values())
+    return (
+        "preempt" in facts.actions
+        and bool(unused)
+        and len(ours.evicted) < len(them.evicted)
+        and fewer <= set(facts.by_group([*them.pipelined]))
+    )
+
+
+def _room_first(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Who gets less was promised both room of victims and free room."""
+    mine, other = facts.places(ours), facts.places(them)
+    fewer = {group for group in other if mine[group] < other[group]}
+    cleared = {facts.node_of[pod] for pod in them.evicted}
+    beside = facts.by_group([pod for pod, on in them.pipelined.items() if on in cleared])
+    free = facts.by_group([pod for pod, on in them.pipelined.items() if on not in cleared])
+    return (
+        "preempt" in facts.actions
+        and "drf" in facts.plugins
+        and len(ours.evicted) < len(them.evicted)
+        and fewer <= beside.keys() & free.keys()
+    )
+
+
+def _assumed_requests(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Some pod that runs, or is placed, asks for no memory or no cpu."""
+    on_nodes = [name for name, on in facts.node_of.items() if on] + [*them.binds, *them.pipelined]
+    return (
+        "nodeorder" in facts.plugins
+        and any({"cpu", "memory"} - requests(facts.pods[name]).keys() for name in on_nodes)
+        and facts.without_nodes(ours) == facts.without_nodes(them)
+    )
+
+
+def _guarantee_of(spec: Json) -> Counter[str]:
+    written = spec.get("guarantee") or {}
+    return Counter(amounts(written.get("resource") or {}))
+
+
+def _lacks(has: Mapping[str, int], needed: Mapping[str, int]) -> bool:
+    return any(has.get(name, 0) < most for name, most in needed.items())
 
 
 RULES: dict[Kind, Rule] = {
@@ -277,7 +341,19 @@ RULES: dict[Kind, Rule] = {
     Kind.ALL_GUARANTEED: _all_guaranteed,
     Kind.FREE_ROOM: _free_room,
     Kind.CAPABILITY: _capability,
+    Kind.GUARANTEE: _guarantee,
+    Kind.GUARANTEE_DESERVED: _guarantee_deserved,
+    Kind.SHARES_ABOVE: _shares_above,
+    Kind.ASSUMED_REQUESTS: _assumed_requests,
 }
+PROMISE_RULES: dict[Kind, Rule] = {
+    Kind.LEFT_TO_ALLOCATE: _left_to_allocate,
+    Kind.ONE_JOB_A_TURN: _one_job_a_turn,
+    Kind.ONE_EACH: _one_each,
+    Kind.ONE_NODE: _one_node,
+    Kind.ROOM_FIRST: _room_first,
+}
+"""Rules about promises, which differ from places also where a service is compared."""
 
 
 def _no_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
@@ -286,11 +362,15 @@ def _no_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome
 
 
 def _free_capacity(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """The same and more, where a plugin keeps shares of queues."""
+    """The same and more, where a plugin keeps shares of queues. Who was promised room of victims
+    may find it gone."""
     mine, other = facts.places(ours), facts.places(facts.whole(them))
-    more = mine != other and all(mine[group] >= other[group] for group in other)
-    same_victims = Counter(ours.evicted) == Counter(them.evicted)
-    return more and same_victims and bool(facts.plugins & {"capacity", "proportion"})
+    more = any(mine[group] > other[group] for group in mine)
+    fewer = {group for group in other if mine[group] < other[group]}
+    evicted, theirs = Counter(ours.evicted), Counter(them.evicted)
+    same = evicted == theirs and not fewer
+    gone = evicted < theirs and fewer <= facts.promised
+    return more and (same or gone) and bool(facts.plugins & {"capacity", "proportion"})
 
 
 def _goes_on(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
@@ -329,8 +409,3 @@ SERVICE_RULES: dict[Kind, Rule] = {
     Kind.FREE_CAPACITY: _free_capacity,
     Kind.PROMISES_SCORED: _promises_bound,
 }
-
-
-def _key(item: Json) -> str:
-    metadata = item["metadata"]
-    return f"{metadata.get('namespace', 'default')}/{metadata['name']}"

@@ -21,6 +21,7 @@ from tests.oracle.differences_kai import kind_of as kind_of_kai
 from tests.oracle.drawn import drawn, scenario_of
 from tests.oracle.drawn_kai import scenario_of_kai
 from tests.oracle.outcome import Outcome
+from tests.oracle.recorded import RecordedCase, explained_cases
 from tests.oracle.variants import MOST_CHANGES, variant
 
 LIVE = 300
@@ -129,6 +130,25 @@ def test_a_gang_made_whole_by_room_without_victims_is_a_kind(least: int, kind: K
     nothing = Outcome({}, [], {})
     ours = replace(nothing, evicted=["ns/b-0-0"], pipelined={"ns/a-0-0": "n0", "ns/a-0-1": "n1"})
     assert kind_of(scenario, ours, [nothing]) is kind
+
+
+def running_pods(case: RecordedCase) -> set[str]:
+    pods = case.scenario["cluster"]["pods"]
+    return {f"ns/{pod['metadata']['name']}" for pod in pods if "nodeName" in pod["spec"]}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.scenario["id"])
+        for case in explained_cases(VOLCANO)
+        if running_pods(case) and case.kind not in {"GUARANTEE_DESERVED", "SHARES_ABOVE"}
+    ],
+)
+def test_victims_without_a_gain_have_no_kind(case: RecordedCase) -> None:
+    for them in case.outcomes:
+        ours = replace(them, binds={}, pipelined={}, evicted=sorted(running_pods(case)))
+        assert kind_of(case.scenario, ours, case.outcomes) is None
 
 
 KAI_FORM: dict[str, Any] = {

@@ -13,7 +13,7 @@ import pytest
 from tests.examples import examples
 from tests.oracle.compare import KAI, VOLCANO, Peer, among
 from tests.oracle.decided import decided
-from tests.oracle.recorded import cases
+from tests.oracle.recorded import cases, explained_cases
 
 PEERS = [pytest.param(VOLCANO, id="volcano"), pytest.param(KAI, id="kai")]
 CASES = {peer: list(cases(peer)) for peer in (VOLCANO, KAI)}
@@ -46,6 +46,21 @@ def test_comes_out_as_in_a_run_of_the_peer(
             if not equal:
                 kind = peer.kind_of(case.scenario, ours, case.outcomes, bool(shards))
             assert equal or kind is not None, (ours, case.outcomes)
+
+
+@pytest.mark.parametrize("shards", FORMS)
+def test_a_variant_that_was_understood_differs_as_it_did(
+    shards: int, subtests: pytest.Subtests
+) -> None:
+    for case in explained_cases(VOLCANO):
+        with subtests.test(case.scenario["id"]):
+            ours = decided(case.scenario, shards)
+            equal = among(case.scenario, ours, case.outcomes, service=bool(shards))
+            kind = None
+            if not equal:
+                kind = VOLCANO.kind_of(case.scenario, ours, case.outcomes, bool(shards))
+            assert equal or kind is not None, (ours, case.outcomes)
+            assert shards or (kind.name if kind else "") == case.kind
 
 
 @pytest.mark.parametrize("peer", PEERS)
