@@ -197,9 +197,9 @@ def _capability(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]
 
 
 def _guarantee(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Under proportion. Their victims are part of what their queue is guaranteed, or their pods
-    use what another queue is."""
-    used = defaultdict(Counter[str], facts.used_by_queue(them))
+    """Under proportion, Volcano's victims leave their queue less than its guarantee, or its pods
+    use what another queue is guaranteed."""
+    used = facts.used_by_queue(them)
     guaranteed = {queue: _guarantee_of(spec) for queue, spec in facts.queues.items()}
     victims, placed = facts.by_group(them.evicted), facts.places(them)
     losing, winning = ({facts.queue_of(group) for group in each} for each in (victims, placed))
@@ -230,8 +230,8 @@ def _guarantee_deserved(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[
 
 
 def _shares_above(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Pods of queues below one that deserves something got places, and more or fewer than others
-    had to leave to them."""
+    """The queues below one that deserves something got places, and another number than ours, to
+    the loss or gain of other queues."""
     differing, placed = facts.differing(ours, them), set(facts.places(them))
     above = {spec.get("parent", "root") for spec in facts.queues.values()} - {"root"}
     deserving = [queue for queue in above if facts.queues.get(queue, {}).get("deserved")]
@@ -283,16 +283,28 @@ def _one_each(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) 
 
 
 def _one_node(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Who gets less was promised room with victims on nodes that it was not promised."""
+    """Who gets less was promised room, one of them on nodes whose victims alone leave its queue
+    with more than its capability."""
     mine, other = facts.places(ours), facts.places(them)
     fewer = {group for group in other if mine[group] < other[group]}
-    unused = {facts.node_of[pod] for pod in them.evicted} - set(them.pipelined.values())
     return (
         "preempt" in facts.actions
-        and bool(unused)
         and len(ours.evicted) < len(them.evicted)
         and fewer <= set(facts.by_group([*them.pipelined]))
+        and any(_needs_others(facts, group, them) for group in fewer)
     )
+
+
+def _needs_others(facts: Facts, group: str, them: Outcome) -> bool:
+    """Without victims on nodes where the group is promised nothing its queue has too much."""
+    promised = {on for pod, on in them.pipelined.items() if facts.group_of[pod] == group}
+    beside = [pod for pod in them.evicted if facts.node_of[pod] not in promised]
+    queue = facts.queue_of(group)
+    used = facts.used_by_queue(them)[queue]
+    for pod in beside:
+        if facts.queue_of(facts.group_of[pod]) == queue:
+            used.update(requests(facts.pods[pod]))
+    return bool(beside) and beyond(used, facts.queues[queue].get("capability") or {})
 
 
 def _room_first(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
@@ -305,6 +317,7 @@ def _room_first(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]
     return (
         "preempt" in facts.actions
         and "drf" in facts.plugins
+        and bool(fewer)
         and len(ours.evicted) < len(them.evicted)
         and fewer <= beside.keys() & free.keys()
     )

@@ -113,9 +113,9 @@ class Facts:
             for plugin in tier["plugins"]
         )
 
-    def used_by_queue(self, outcome: Outcome) -> dict[str, Counter[str]]:
+    def used_by_queue(self, outcome: Outcome) -> defaultdict[str, Counter[str]]:
         """Queue -> what its pods use once victims have left and promises are bound."""
-        used: dict[str, Counter[str]] = defaultdict(Counter)
+        used: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, pod in self.pods.items():
             runs = self.node_of[name] and name not in outcome.evicted
             group = self.group_of[name]
