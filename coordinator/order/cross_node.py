@@ -256,7 +256,9 @@ class Spanning:
         selecting = (
             self._selecting.selecting(job.namespace, dict(role.labels)) for role in job.roles
         )
-        return job.namespace, keys, tuple(tuple(sorted(selected)) for selected in selecting)
+        # Not the budgets among them, here as above.
+        selected = (sorted(key for key in term if key in keys) for term in selecting)
+        return job.namespace, keys, tuple(map(tuple, selected))
 
     def keys(self, jid: int) -> list[str]:
         """The keys that the job is a member of."""

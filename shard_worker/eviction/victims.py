@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from shard_worker.framework.left_room import LeftRoom
 from shard_worker.framework.rules import Mask
-from shard_worker.framework.statement import LeftRoom, WorldStatement
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.queue_totals import waits_for_entry
@@ -18,6 +18,7 @@ from shared.units.things import Vector
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
+    from shard_worker.framework.statement import WorldStatement
     from shard_worker.session_model.job import SessionJob
     from shard_worker.session_model.world import World
 
@@ -105,7 +106,7 @@ def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str
     if ssn.left_to_allocate is None:
         statement.rollback()
     else:
-        ssn.left_to_allocate += (LeftRoom(statement, job, action),)
+        ssn.left_to_allocate += (LeftRoom(statement.rollback, job, action),)
     return False
 
 

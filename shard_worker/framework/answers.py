@@ -23,7 +23,7 @@ from shard_worker.session_model.queue_totals import link
 from shard_worker.session_model.workload import JobInfo, Progress, QueueInfo
 
 if TYPE_CHECKING:
-    from shard_worker.framework.statement import LeftRoom
+    from shard_worker.framework.left_room import LeftRoom
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
     from shard_worker.session_model.world import World
     from shard_worker.view.hyper_tree import HyperDomain

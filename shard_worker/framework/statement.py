@@ -8,7 +8,6 @@ is ever copied, so that a dry run costs what it tries and no more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shard_worker.framework.extension_points import DEVICE_CHOICE
@@ -22,19 +21,6 @@ from shared.units.things import Things, joined_devices
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
     from shard_worker.session_model.job import SessionJob
-
-
-@dataclass(frozen=True, slots=True)
-class LeftRoom:
-    """Free room that an evicting action found for a job and leaves to allocate.
-
-    The statement stays in effect until allocate begins, so that no job that comes later in the
-    action takes the room.
-    """
-
-    statement: WorldStatement
-    job: SessionJob
-    action: str
 
 
 class WorldStatement:

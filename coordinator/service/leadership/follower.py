@@ -95,6 +95,9 @@ class Following:
         )
         for job in jobs:
             self._place(core.order.jobs[job.jid], part.tasks.get(job.jid, {}))
+        if core.order.spanning.any:
+            # A job is in line with those that are placed alike, also by the terms of later jobs.
+            self._again += len(jobs)
 
     def _understood(self, job: Job, more: Mapping[int, TaskClass]) -> bool:
         classes = self._core.order.accounts.classes

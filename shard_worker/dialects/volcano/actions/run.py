@@ -31,7 +31,7 @@ def run_action(session: Session, name: str) -> None:
         action.execute(session)
         return
     for room in left:
-        room.statement.rollback()
+        room.give_back()
     session.left_to_allocate, session.past_allocate = (), True
     action.execute(session)
     # Allocate goes by its own order of queues and by their shares: a job that it passes over would
