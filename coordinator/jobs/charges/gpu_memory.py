@@ -17,7 +17,7 @@ from shard_worker.session_model.queue_totals import charge_total
 from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo, add
 from shared.codec.packed import replace
 from shared.messages.messages import TaskState
-from shared.model.kai_devices import LEAST_MEMORY, device_memory
+from shared.model.kai_devices import LEAST_MEMORY, device_memory, has_gpus
 from shared.model.model import Node, Role, TaskClass
 from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
 
@@ -36,7 +36,7 @@ class GpuMemoryBook:
         self._cluster = cluster
         self._classes = classes
         self._sizes: Counter[int] = Counter()
-        """MiB of a device -> nodes that name it."""
+        """MiB of a device -> nodes that name it, or have devices and do not say how large."""
         self._held: dict[int, dict[int, tuple[int, Amounts]]] = {}
         """Job -> task -> (its row, what its queue is charged with for it)."""
         self._waiting: Counter[tuple[int, TaskClass]] = Counter()
@@ -49,15 +49,15 @@ class GpuMemoryBook:
     def count_node(self, node: Node, sign: int) -> None:
         """Count a node that came (1), or went (-1)."""
         memory = device_memory(node.labels)
-        if memory <= LEAST_MEMORY:
+        if memory <= LEAST_MEMORY and not has_gpus(node):
             return
         sizes = self._sizes.copy()
         sizes[memory] += sign
-        smallest = min(self._sizes, default=0)
-        if min(+sizes, default=0) != smallest:
+        smallest = _smallest_named(self._sizes)
+        if _smallest_named(+sizes) != smallest:
             self._count_waiting(-1)
         self._sizes = +sizes
-        if min(self._sizes, default=0) != smallest:
+        if _smallest_named(self._sizes) != smallest:
             self._count_waiting(1)
 
     def _count_waiting(self, sign: int) -> None:
@@ -76,7 +76,9 @@ class GpuMemoryBook:
         self._ask(queue, cls, by)
 
     def _ask(self, queue: QueueInfo, cls: TaskClass, by: int) -> None:
-        add(queue.claims_requested, self._amounts(cls, self.bound(cls, most=True)).items(), by)
+        share, memory = cls.gpu_share, _smallest_named(self._sizes)
+        gpus = share.devices * share.charge_of(memory) if share is not None and memory else 0
+        add(queue.claims_requested, self._amounts(cls, gpus).items(), by)
 
     def settle(self, queue: QueueInfo, state: JobState, role: Role, tasks: Iterable[int]) -> None:
         """Charge or release tasks of a role by their states and nodes as they are now."""
@@ -154,12 +156,15 @@ class GpuMemoryBook:
         return dict(cls.charges).get(names.index(GPU_SHARE), 0) if GPU_SHARE in names else 0
 
     def bound(self, cls: TaskClass, *, most: bool) -> int:
-        """GPUs of a task of the class at most or at least, in thousandths; 0 where no node says
-        how large its devices are, or the class asks for no MiB."""
+        """GPUs of a task of the class at most or at least, in thousandths; 0 where no device can
+        hold its share, or the class asks for no MiB."""
         share = cls.gpu_share
-        if share is None or not share.memory or not self._sizes:
+        if share is None or not share.memory:
             return 0
-        return share.devices * share.charge_of(min(self._sizes) if most else max(self._sizes))
+        sizes = [memory for memory in self._sizes if memory >= share.memory]
+        if not sizes:
+            return 0
+        return share.devices * share.charge_of(min(sizes) if most else max(sizes))
 
     def _bounded(self, cls: TaskClass, *, most: bool) -> TaskClass:
         if not by_memory(cls):
@@ -184,3 +189,9 @@ class GpuMemoryBook:
         if is_protected(cls, names):
             counted[names.index(NON_PREEMPTIBLE[-1])] = gpus
         return counted
+
+
+def _smallest_named(sizes: Iterable[int]) -> int:
+    """MiB of the smallest device that a node names; 0 for none. As in KAI, what it takes a device
+    for without a label is no size."""
+    return min((memory for memory in sizes if memory > LEAST_MEMORY), default=0)

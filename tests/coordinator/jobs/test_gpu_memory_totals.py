@@ -11,6 +11,7 @@ from coordinator.jobs.state import JobState, open_job
 from shard_worker.session_model.workload import QueueInfo
 from shared.messages.messages import Group, TaskState
 from shared.model.gpu_request import GpuRequest
+from shared.model.kai_devices import with_gpus
 from shared.model.model import Job, Node, Queue, Role, TaskClass
 from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
 from tests.examples import examples
@@ -160,3 +161,11 @@ def test_totals_by_differences_are_those_of_new_accounts() -> None:
                 for books in (accounts, fresh)
             )
             assert kept == new_total, (seed, total)
+
+
+def test_devices_of_which_no_node_says_how_large_they_are_bound_a_turn() -> None:
+    """KAI takes them for the smallest that there are."""
+    gpus = with_gpus((), (("nvidia.com/gpu", 2000),))
+    book = accounts_with([Node(0, "n0", allocatable=((2, 10),), annotations=gpus)]).gpu_memory
+    assert book.bound(CLASSES[1], most=True) == book.bound(CLASSES[1], most=False) == 900
+    assert book.bound(CLASSES[0], most=True) == 0, "no device holds it"
