@@ -439,7 +439,9 @@ class Accounts:
         members = info.held[0]
         if members and members >= info.job.groups[0].minimum:
             info.phase = RUNNING
-        elif info.phase == RUNNING:
+        elif info.phase == RUNNING and not members:
+            # Not while some members run: the queue counts these as well as all of minResources, so
+            # that the rest of the gang might never be admitted.
             info.phase = PENDING
         if not waits_for_entry(info.phase) or info.allocated or info.figures is not None:
             book(self.cluster, self.queue(state), info)
