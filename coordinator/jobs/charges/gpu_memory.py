@@ -51,19 +51,17 @@ class GpuMemoryBook:
         memory = device_memory(node.labels)
         if memory <= LEAST_MEMORY and not has_gpus(node):
             return
-        sizes = self._sizes.copy()
-        sizes[memory] += sign
-        smallest = _smallest_named(self._sizes)
-        if _smallest_named(+sizes) != smallest:
-            self._count_waiting(-1)
-        self._sizes = +sizes
-        if _smallest_named(self._sizes) != smallest:
-            self._count_waiting(1)
+        before, self._sizes = self._sizes, self._sizes.copy()
+        self._sizes[memory] += sign
+        self._sizes = +self._sizes
+        if _smallest_named(self._sizes) != _smallest_named(before):
+            self._count_waiting(before, -1)
+            self._count_waiting(self._sizes, +1)
 
-    def _count_waiting(self, sign: int) -> None:
+    def _count_waiting(self, sizes: Iterable[int], sign: int) -> None:
         for (qid, cls), count in self._waiting.items():
             if (queue := self._cluster.queues.get(qid)) is not None:
-                self._ask(queue, cls, sign * count)
+                self._ask(queue, cls, sizes, sign * count)
 
     # --- tasks ----------------------------------------------------------------------------------
 
@@ -73,10 +71,10 @@ class GpuMemoryBook:
         self._waiting[key] += by
         if not self._waiting[key]:
             del self._waiting[key]
-        self._ask(queue, cls, by)
+        self._ask(queue, cls, self._sizes, by)
 
-    def _ask(self, queue: QueueInfo, cls: TaskClass, by: int) -> None:
-        share, memory = cls.gpu_share, _smallest_named(self._sizes)
+    def _ask(self, queue: QueueInfo, cls: TaskClass, sizes: Iterable[int], by: int) -> None:
+        share, memory = cls.gpu_share, _smallest_named(sizes)
         gpus = share.devices * share.charge_of(memory) if share is not None and memory else 0
         add(queue.claims_requested, self._amounts(cls, gpus).items(), by)
 
