@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -220,9 +220,9 @@ class KubernetesCluster:
         """Whether what pods that are not ours use has changed since :meth:`foreign`."""
         return self.mirror.accounts_for_all and self.mirror.foreign.changed
 
-    def nodes_came(self) -> None:
-        """Nodes were admitted of which pods may be known that nobody could count there before."""
-        self.mirror.foreign.changed = True
+    def nodes_came(self, names: Iterable[str]) -> None:
+        """Nodes were admitted: what pods of others use there could not be counted before."""
+        self.mirror.foreign.nodes_came(names)
 
     # --- what the binder asks -------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class ObjectSource(Protocol):
 
     def foreign_changed(self) -> bool: ...
 
-    def nodes_came(self) -> None: ...
+    def nodes_came(self, names: Iterable[str]) -> None: ...
 
 
 class ClusterFeed:
@@ -125,15 +125,15 @@ class ClusterFeed:
                 await self._remove(delta.gone)
             for key, unread in delta.unread:
                 self._report_unread(key, unread)
-            nodes = [i for i, key in enumerate(delta.keys) if self._is_new_node(key)]
+            nodes = {i: key.name for i, key in enumerate(delta.keys) if self._is_new_node(key)}
             if nodes:
                 # What others use of a node cannot be stored before the node. Until it is, nobody
                 # is placed: the node would seem empty.
                 with self._hold_turns():
-                    await self._admit(delta, nodes)
-                    self._source.nodes_came()
+                    await self._admit(delta, [*nodes])
+                    self._source.nodes_came(nodes.values())
                     await self._observe_changes()
-            others = [i for i in range(len(delta.keys)) if i not in set(nodes)]
+            others = [i for i in range(len(delta.keys)) if i not in nodes]
             if others:
                 # Pods of others may have come before these. A pod that is admitted ahead of what
                 # they use would be placed on it.

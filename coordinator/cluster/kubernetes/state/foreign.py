@@ -7,6 +7,7 @@ counts here. What a smaller one gives back lowers the sum of its node, down to n
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.protocol import Foreign
@@ -66,6 +67,10 @@ class ForeignPods:
             if not any(used.values()):
                 del self._used[node]
             self.changed = True
+
+    def nodes_came(self, names: Iterable[str]) -> None:
+        """Note that nodes were admitted: what pods use there can be stored from now on."""
+        self.changed |= any(name in self._used for name in names)
 
     def take_unread(self, row: PodRow) -> tuple[str, ...]:
         """Paths of amounts of the pod that could not be read; each once."""
