@@ -242,7 +242,7 @@ def _shares_above(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcom
 
 
 def _left_to_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Who gets more for it starts with it, and no more pods are evicted."""
+    """Whether each group with more places reaches its minimum, without more evictions."""
     mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
     more = [group for group in mine if mine[group] > other[group]]
     return (
@@ -255,7 +255,8 @@ def _left_to_allocate(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Ou
 
 
 def _one_job_a_turn(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Fewer for a queue of which several jobs were promised room at once, and more for others."""
+    """Whether a queue gets less of which several jobs were promised room at once, and others get
+    more."""
     mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
     jobs = Counter(facts.queue_of(group) for group in facts.by_group([*them.pipelined]))
     more = [group for group in mine if mine[group] > other[group]]
@@ -269,8 +270,8 @@ def _one_job_a_turn(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
 
 
 def _one_each(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Fewer victims of the same gangs, and whoever gets less room than theirs starts all the
-    same."""
+    """Whether fewer pods of the same gangs are evicted, and each group with fewer places reaches
+    its minimum all the same."""
     mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
     fewer = [group for group in other if mine[group] < other[group]]
     left, leaving = facts.by_group(ours.evicted), facts.by_group(them.evicted)
@@ -283,8 +284,8 @@ def _one_each(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) 
 
 
 def _one_node(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Who gets less was promised room, one of them on nodes whose victims alone leave its queue
-    with more than its capability."""
+    """Whether each group with fewer places was promised room, one of them on nodes whose victims
+    alone leave its queue beyond its capability."""
     mine, other = facts.places(ours), facts.places(them)
     fewer = {group for group in other if mine[group] < other[group]}
     return (
@@ -296,7 +297,8 @@ def _one_node(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) 
 
 
 def _needs_others(facts: Facts, group: str, them: Outcome) -> bool:
-    """Without victims on nodes where the group is promised nothing its queue has too much."""
+    """Whether its queue is beyond its capability without the victims on nodes where the group is
+    promised nothing."""
     promised = {on for pod, on in them.pipelined.items() if facts.group_of[pod] == group}
     beside = [pod for pod in them.evicted if facts.node_of[pod] not in promised]
     queue = facts.queue_of(group)
@@ -308,7 +310,7 @@ def _needs_others(facts: Facts, group: str, them: Outcome) -> bool:
 
 
 def _room_first(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Who gets less was promised both room of victims and free room."""
+    """Whether each group with fewer places was promised both room of victims and free room."""
     mine, other = facts.places(ours), facts.places(them)
     fewer = {group for group in other if mine[group] < other[group]}
     cleared = {facts.node_of[pod] for pod in them.evicted}

@@ -148,7 +148,8 @@ Rule = Callable[[Facts, Outcome, Outcome, Sequence[Outcome]], bool]
 
 
 def _overcommitted(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """Of GPUs, or of cores: a variant may have changed what runs, or where."""
+    """Whether pods on a node ask for more GPUs or cores than it has: a variant may have changed
+    the pods, or their nodes."""
     devices, cores = Counter[str](), Counter[str]()
     for pod, node in facts.node_of.items():
         devices[node] += facts.gpus(pod)
