@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from coordinator.api.listener.listener import CannotListen
 from coordinator.dispatch.ray_connection import RayLost
 from coordinator.supervisor.child_process import DEPOSED
 from shared.codec.checked import Malformed
@@ -62,5 +63,8 @@ def exit_code(run: Callable[[], None]) -> int:
         code = 1
     except* (LedgerIdentity, LedgerAltered, Malformed) as group:
         log.error("This is not the ledger that was expected", why=first_of(group))
+        code = 1
+    except* CannotListen as group:
+        log.error("Cannot listen", why=first_of(group))
         code = 1
     return code

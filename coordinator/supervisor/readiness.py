@@ -32,9 +32,9 @@ async def listens(path: str) -> bool:
     return False
 
 
-def problems_told(settings: Settings) -> list[str] | None:
+def readiness(settings: Settings) -> tuple[list[str], list[str]] | None:
     """Problems that the service at the listen address reports of itself, those that do not make it
-    unready included; None where nothing of ours answers there."""
+    unready included, and its notes; None where nothing of ours answers there."""
     host, port = settings.listen_host, settings.listen_port
     if settings.tls_cert_file is None:
         connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
@@ -45,7 +45,9 @@ def problems_told(settings: Settings) -> list[str] | None:
         connection.request("GET", "/readyz?verbose")
         lines = connection.getresponse().read(_LONGEST_ANSWER).decode(errors="replace").splitlines()
         if any(line.startswith("readyz check") for line in lines):
-            return [line.removeprefix("[-]") for line in lines if line.startswith("[-]")]
+            problems = [line.removeprefix("[-]") for line in lines if line.startswith("[-]")]
+            notes = [line.removeprefix("[+]") for line in lines if line.startswith("[+]")]
+            return problems, [note.replace(" ok: ", ": ") for note in notes if " ok: " in note]
     return None
 
 
@@ -75,22 +77,14 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-def free_port(host: str) -> int:
-    """A port that is free now; the caller should bind it at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def quiet_port(host: str) -> int:
-    """A port that is free now and that no connection is given meanwhile, for a server that binds it
-    in some seconds: below those that the kernel gives out by itself. Raises OSError if there is
+    """A port that is free now and that no connection is given meanwhile, for a process that binds
+    it in some seconds: below those that the kernel gives out by itself. Raises OSError if there is
     none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_PORTS_TRIED):
         port = _QUIET_FROM + secrets.randbelow(_first_given_out() - _QUIET_FROM)
-        with contextlib.suppress(OSError), socket.socket() as probe:
+        with contextlib.suppress(OSError), socket.socket(family) as probe:
             probe.bind((host, port))
             return port
     raise OSError(f"{host}: no free port from {_QUIET_FROM} to {_first_given_out()}")

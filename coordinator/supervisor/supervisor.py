@@ -31,7 +31,7 @@ from pydantic import SecretStr
 from coordinator.supervisor import ray_head
 from coordinator.supervisor.child_process import Child, ChildDied, command_line, descendants
 from coordinator.supervisor.live_run import LOCK, claim
-from coordinator.supervisor.readiness import answers_well, free_port, listens, quiet_port
+from coordinator.supervisor.readiness import answers_well, listens, quiet_port
 from shared.ledger.errors import ServerFailed
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
@@ -346,13 +346,13 @@ class Supervisor:
 
     def _start_coordinator(self) -> None:
         if not self.settings.listen_port:
-            port = free_port(self.settings.listen_host)
+            port = quiet_port(self.settings.listen_host)
             self.settings = self.settings.replace(listen_port=port)
         self._spawn(COORDINATOR, [sys.executable, "-m", "coordinator.service"])
 
     def _start_standby(self) -> None:
         """Start the standby after the first coordinator, so that the first one leads initially."""
-        self._standby_port = free_port(self.settings.listen_host)
+        self._standby_port = quiet_port(self.settings.listen_host)
         settings = self.settings.replace(listen_port=self._standby_port)
         self._spawn(STANDBY, [sys.executable, "-m", "coordinator.service"], settings)
 

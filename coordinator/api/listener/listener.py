@@ -12,6 +12,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import os
 import resource
 import socket
 from collections.abc import AsyncIterator
@@ -75,6 +76,10 @@ LONGEST_LINE = 8190
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _EXHAUSTED_SECONDS = 0.05
 """Pause when the system has no descriptor left, after one was released."""
+
+
+class CannotListen(Exception):
+    """The address is taken, or none of this machine's; ``str()`` names the settings."""
 
 
 def most_connections(shards: int) -> int:
@@ -147,7 +152,7 @@ class Listener:
     @asynccontextmanager
     async def open(self, host: str, port: int, group: asyncio.TaskGroup) -> AsyncIterator[None]:
         """Listen on all addresses of ``host`` inside the context; tasks run in ``group``. Raises
-        OSError if that fails."""
+        CannotListen."""
         tasks: list[asyncio.Task[None]] = []
         listening: list[socket.socket] = []
         await self._runner.setup()
@@ -371,9 +376,18 @@ def _noting(runner: web.AppRunner, book: Connections[_ClientConnection]) -> web.
 
 
 async def _bound(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets; asyncio binds all addresses of a name."""
+    """Listening sockets; asyncio binds all addresses of a name. Raises CannotListen."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    try:
+        server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    except OSError as error:
+        reason = error.strerror
+        if error.errno is not None and not isinstance(error, socket.gaierror):
+            reason = os.strerror(error.errno)  # asyncio's text says the address a second time
+        raise CannotListen(
+            f"listen_host {host}, listen_port {port}: {reason}; end what listens there, or set "
+            "QUADRANT_LISTEN_HOST or QUADRANT_LISTEN_PORT"
+        ) from error
     try:
         sockets = [listener.dup() for listener in server.sockets]
     finally:

@@ -1,14 +1,21 @@
-"""Nobody beyond this machine comes in without a token."""
+"""Where the coordinator listens: beyond this machine only with tokens, and at no taken address."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from coordinator.api.auth.tokens import new_token
+from coordinator.api.listener.listener import Listener, ListenerOptions
 from coordinator.api.listener.policy import open_gate
+from coordinator.service.process import exit_code
 from shared.settings.settings import SettingsError, load_settings
+from shared.telemetry.logging import configure_logging
 from tests.coordinator.api.auth.files import entry, write_tokens
 
 
@@ -44,3 +51,27 @@ def test_client_environment_variables_are_not_settings(monkeypatch: pytest.Monke
     monkeypatch.setenv("QUADRANT_TOKENS", "x")
     with pytest.raises(SettingsError, match="did you mean QUADRANT_TOKENS_FILE"):
         load_settings()
+
+
+def test_a_taken_address_ends_the_coordinator_with_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+
+        async def listen() -> None:
+            listener = Listener(web.Application(), ListenerOptions(), shutdown_seconds=0.1)
+            async with asyncio.TaskGroup() as group, listener.open("127.0.0.1", port, group):
+                pass
+
+        configure_logging("info", "json")
+        assert exit_code(lambda: asyncio.run(listen())) == 1
+    output = capsys.readouterr()
+    (line,) = [json.loads(line) for line in (output.out + output.err).splitlines()]
+    assert line["event"] == "Cannot listen"
+    assert line["why"] == (
+        f"listen_host 127.0.0.1, listen_port {port}: Address already in use; end what listens "
+        "there, or set QUADRANT_LISTEN_HOST or QUADRANT_LISTEN_PORT"
+    )
