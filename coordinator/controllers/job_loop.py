@@ -1,4 +1,4 @@
-"""The controllers of Jobs and of KAI's PodGroups in the coordinator process: passes events in,
+"""The controllers of Jobs and PodGroups in the coordinator process: passes events in,
 executes their actions."""
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from coordinator.controllers.job_controller import (
     Note,
     Restart,
 )
+from coordinator.controllers.placed_groups import PlacedGroups, keep_placed
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.changes import Changes
@@ -49,6 +50,7 @@ class JobLoop:
         self.controller = JobController(core.order.jobs.get)
         self._stamps = GroupStamps(core)
         self._backoffs = GroupBackoffs(core)
+        self._placed_groups = PlacedGroups(core, intake)
         self._intake = intake
         self._clock = clock
         self._moved = asyncio.Event()
@@ -59,6 +61,7 @@ class JobLoop:
         """At the start: find again what became due while no coordinator ran."""
         self.controller.published(documents, (), self._clock())
         self._backoffs.published(self._intake.registry.objects.values())
+        self._placed_groups.restored()
         self._moved.set()
 
     def published(self, changes: Changes) -> None:
@@ -70,7 +73,8 @@ class JobLoop:
         due, now = self.controller.next_due(), self._clock()
         self.controller.recorded((item.jid for item in items), now)
         stamped = self._stamps.recorded(items, now)
-        if stamped or self.controller.asks or self.controller.next_due() != due:
+        placed = self._placed_groups.recorded(items)
+        if stamped or placed or self.controller.asks or self.controller.next_due() != due:
             self._moved.set()
 
     # --- what is done -----------------------------------------------------------------------------
@@ -89,6 +93,8 @@ class JobLoop:
                         group.create_task(self._try(writer, begin_anew, action))
             if stamps := self._stamps.take():
                 await self._mark(writer, partial(write_stamps, self._intake, stamps))
+            if placed := self._placed_groups.take():
+                await self._mark(writer, partial(keep_placed, self._intake, placed))
             if self._backoffs.watches and (failed := self._backoffs.look()):
                 await self._mark(writer, partial(mark_failed, self._intake, failed))
             with contextlib.suppress(TimeoutError):
@@ -104,7 +110,7 @@ class JobLoop:
         return min(pauses, default=None)
 
     async def _mark(self, writer: IntakeWriter, write: Callable[[float], Admission]) -> None:
-        """Write something on KAI's PodGroups."""
+        """Write something on PodGroups."""
         try:
             await writer.apply(write)
         except StoreRefused as error:

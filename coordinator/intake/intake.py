@@ -42,6 +42,7 @@ from coordinator.intake.admission.kai import (
     keep_unread,
 )
 from coordinator.intake.admission.late_groups import keep_apart, move_to_groups
+from coordinator.intake.admission.native_groups import admit_native_group, with_group_defaults
 from coordinator.intake.admission.pods import admit_pod, join_members
 from coordinator.intake.admission.queue_gate import (
     document_without_gate,
@@ -58,6 +59,7 @@ from shard_worker.session_model.queue_totals import opens_gate
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
 from shared.manifests.fields.metadata import GROUP_DEADLINE, LATE_GROUP
+from shared.manifests.kubernetes.groups import NativePodGroupManifest
 from shared.manifests.kubernetes.inert import InertObject, without_secrets
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest, parse
@@ -92,6 +94,7 @@ _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     **_KAI,
     InertObject: admit_inert,
     PodGroupManifest: admit_pod_group,
+    NativePodGroupManifest: admit_native_group,
     JobManifest: admit_job,
     PodManifest: admit_pod,
 }
@@ -144,6 +147,11 @@ class Intake:
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether the objects are those of a cluster that is watched."""
+        return self._dated
+
     def _empty(self) -> Registry:
         return Registry(images=self._images, dialect=self._dialect, flat=self._flat)
 
@@ -193,6 +201,9 @@ class Intake:
             if type(manifest) is PodManifest and manifest.annotations and not self._observe:
                 sent = with_gate(manifest, item, self.documents)
                 manifest = manifest if sent is item else self._parse(sent)
+            elif type(manifest) is NativePodGroupManifest and not self._dated:
+                sent = with_group_defaults(manifest, item, self.registry)
+                manifest = self._parse(sent)
             if isinstance(manifest, Refusal):
                 refused.append(manifest)
                 continue

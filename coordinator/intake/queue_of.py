@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from coordinator.intake.documents.kinds import ATTACHED, KAI_POD_GROUP, SUBMITTED
+from coordinator.intake.documents.group_queue import names_queue
+from coordinator.intake.documents.kinds import (
+    ATTACHED,
+    KAI_POD_GROUP,
+    NATIVE_POD_GROUP,
+    SUBMITTED,
+)
 from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME
 from shared.manifests.kai.groups import GROUP_NAME as KAI_GROUP
 from shared.manifests.kai.groups import QUEUE_LABEL as KAI_QUEUE
+from shared.model.groups import group_key
 from shared.model.model import Job, PriorityClass
 from shared.policy.model import Dialect
 
@@ -59,18 +66,35 @@ class QueueNames(Protocol):
 
 def queue_of(item: Item, names: QueueNames) -> str:
     """The queue that a Pod, PodGroup or Job is submitted to; for other kinds the default queue."""
+    if is_native(item):
+        if queue := _named(item, names):
+            return queue
+        job = group_job(group_key(NATIVE_POD_GROUP.kind, key_of(item)), names)
+        return DEFAULT if job is None else job.queue
     if item.get("kind") != "Pod":
         return _text(_part(item, "spec").get("queue")) or DEFAULT
-    metadata = _part(item, "metadata")
-    annotations = _part(metadata, "annotations")
     if group := group_of(item, names):
         job = group_job(group, names)
         # A PodGroup's queue counts, whatever its pods say, as in Volcano.
-        if job is not None:
+        if job is not None and (job.kind != NATIVE_POD_GROUP.kind or names_queue(job)):
             return job.queue
+    metadata = _part(item, "metadata")
     if names.dialect is Dialect.KAI:
         return _text(_part(metadata, "labels").get(KAI_QUEUE)) or DEFAULT
-    return _text(annotations.get(QUEUE_NAME)) or DEFAULT
+    return _text(_part(metadata, "annotations").get(QUEUE_NAME)) or DEFAULT
+
+
+def _named(group: Item, names: QueueNames) -> str:
+    """The queue that a native group names; "" for none."""
+    metadata = _part(group, "metadata")
+    key = KAI_QUEUE if names.dialect is Dialect.KAI else QUEUE_NAME
+    texts = (_part(metadata, "annotations").get(key), _part(metadata, "labels").get(key))
+    return next(filter(None, map(_text, texts)), "")
+
+
+def document_kind(item: Item) -> str:
+    """The kind under which an object is stored, of those that go to a queue."""
+    return NATIVE_POD_GROUP.kind if is_native(item) else _text(item.get("kind"))
 
 
 def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
@@ -79,8 +103,8 @@ def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
         case "Pod":
             task = names.pods.get(key)
             jid = -1 if task is None else task >> _TASK_BITS
-        case "PodGroup" | "KaiPodGroup":
-            job = group_job(key, names)
+        case "PodGroup" | "KaiPodGroup" | NATIVE_POD_GROUP.kind:
+            job = group_job(group_key(str(kind), key), names)
             return None if job is None else job.queue
         case "Job":
             jid = names.batch_jobs.get(key, -1)
@@ -91,8 +115,8 @@ def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
 
 
 def group_job(key: str, names: QueueNames) -> Job | None:
-    """The job of the PodGroup ``namespace/name``; None where it does not exist. Pods that wait for
-    a PodGroup do not count: its queue is not known yet."""
+    """The job of the PodGroup of this :func:`group_key`; None where it does not exist. Pods that
+    wait for a PodGroup do not count: its queue is not known yet."""
     job = names.jobs.get(names.groups.get(key, -1))
     return None if job is None or job.dangling else job
 
@@ -164,15 +188,33 @@ def name_of(item: Item) -> str:
     return f"{_part(item, 'metadata').get('name')}"
 
 
+def is_native(item: Item) -> bool:
+    """Whether it is one of Kubernetes' own PodGroups."""
+    return item.get("kind") == NATIVE_POD_GROUP.written and (
+        _text(item.get("apiVersion")).startswith(NATIVE_POD_GROUP.group + "/")
+    )
+
+
+def key_of_group(item: Item) -> str:
+    """The :func:`group_key` of a PodGroup."""
+    return group_key(document_kind(item), key_of(item))
+
+
 def is_group(item: Item, names: QueueNames) -> bool:
-    """Whether it is a PodGroup of the dialect in force: pods of the other's are not its members."""
+    """Whether it is a PodGroup that counts under the dialect in force: pods of the other's are not
+    its members."""
+    if is_native(item):
+        return True
     is_kai = _text(item.get("apiVersion")).startswith(KAI_POD_GROUP.group + "/")
     return item.get("kind") == "PodGroup" and is_kai is (names.dialect is Dialect.KAI)
 
 
 def group_of(item: Item, names: QueueNames) -> str:
-    """``namespace/name`` of a Pod's PodGroup; "" for none."""
+    """The :func:`group_key` of a Pod's PodGroup; "" for none."""
     metadata = _part(item, "metadata")
+    if native := _text(_part(_part(item, "spec"), "schedulingGroup").get("podGroupName")):
+        namespace = metadata.get("namespace") or _NAMESPACE
+        return group_key(NATIVE_POD_GROUP.kind, f"{namespace}/{native}")
     annotation = KAI_GROUP if names.dialect is Dialect.KAI else GROUP_NAME
     group = _part(metadata, "annotations").get(annotation)
     return f"{metadata.get('namespace') or _NAMESPACE}/{group}" if group else ""

@@ -40,7 +40,7 @@ class LateGroups:
 
     def note(self, job: Job) -> None:
         """Note that the job is new, has another specification, or waits again."""
-        if job.kind != "Pod":
+        if job.kind != "Pod" or not job.annotations:
             return
         if late_group(job.annotations):
             self._waiting.add(job.jid)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import Kind
+from coordinator.intake.documents.kinds import NATIVE_POD_GROUP, Kind
 from coordinator.jobs.state import JobState
 from coordinator.objects import events
 from coordinator.objects.context import ReadModel, group_name
@@ -189,7 +189,7 @@ class ChangeReader:
             for key, last in self._published(item, kind.kind):
                 self._note(ObjectChange(item.version, item.type, key, last))
         match kind.kind:
-            case "Pod" | "PodGroup" | "KaiPodGroup" | "Job":
+            case "Pod" | "PodGroup" | "KaiPodGroup" | NATIVE_POD_GROUP.kind | "Job":
                 for number, (jid, story) in enumerate((yield from self._stories_since(since))):
                     if number % STRIDE == 0:
                         yield
@@ -288,13 +288,10 @@ class ChangeReader:
                 if record is not None:
                     key = Key(kind, job.namespace, group_name(record.document))
                     yield key, story.version
-            case _ if self._document_kind(job) == kind and not job.dangling:
+            case _ if self._read_model.registry.document_kind(job) == kind and not job.dangling:
                 yield Key(kind, job.namespace, job.name), story.version
             case _:
                 pass
-
-    def _document_kind(self, job: Job) -> str:
-        return self._read_model.registry.group_kind if job.kind == "PodGroup" else job.kind
 
     def _events(self, since: int, cluster_events: Iterable[events.ClusterHappening]) -> Steps[None]:
         for cluster_event in list(cluster_events):

@@ -8,13 +8,14 @@ from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import POD, POD_GROUP, unread
+from coordinator.intake.documents.kinds import NATIVE_POD_GROUP, POD, POD_GROUP, unread
 from coordinator.intake.documents.labels import TASK_INDEX
 from coordinator.intake.documents.metadata import written
 from coordinator.objects.cluster import written_namespace, written_node, written_queue
 from coordinator.objects.context import ReadModel, group_name, role_of
 from coordinator.objects.gangs import job_group, mark_unread, written_group, written_job
 from coordinator.objects.kai import written_kai_group, written_kai_queue
+from coordinator.objects.native_groups import written_native_group
 from coordinator.objects.pods import PodTask, job_pod, node_of, phase_of, task_of, written_pod
 from shared.manifests.fields.metadata import TASK_SPEC
 
@@ -39,6 +40,7 @@ _RENDER: dict[str, Render] = {
     "Queue": written_queue,
     "KaiPodGroup": written_kai_group,
     "KaiQueue": written_kai_queue,
+    NATIVE_POD_GROUP.kind: written_native_group,
 }
 
 

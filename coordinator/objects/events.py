@@ -40,7 +40,7 @@ NAMED = 5
 
 _CLUSTER = -1
 """Stands in for a jid in events of shards and queues."""
-_LETTER = {"Pod": "p", "PodGroup": "g", "KaiPodGroup": "g", "Job": "j"}
+_LETTER = {"Pod": "p", "PodGroup": "g", "KaiPodGroup": "g", "NativePodGroup": "n", "Job": "j"}
 LEVELS = {level.value: f"L{level.value}" for level in Level}
 _OF_WAITING = frozenset(
     (EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE, EventReason.NOT_READY)
@@ -238,8 +238,8 @@ def event_of(read_model: ReadModel, state: JobState, happening: Happening) -> Ev
     if tix >= 0:
         about = Key("Pod", job.namespace, job.pod_name(tix))
         return event_of_pod(read_model, about, happening, job.jid, tix) if about.name else None
-    if job.kind == "PodGroup":
-        about = Key(read_model.registry.group_kind, job.namespace, job.name)
+    if job.is_group:
+        about = Key(read_model.registry.document_kind(job), job.namespace, job.name)
     elif (document := _job_document(read_model, job.jid)) is not None:
         about = document.key
     else:
@@ -253,6 +253,8 @@ def event_of_pod(
     """The event of a happening about one pod, with the reason that the policy's dialect has."""
     if happening.reason == EventReason.FAILED_SCHEDULING and read_model.of_kai:
         happening = replace(happening, reason=EventReason.UNSCHEDULABLE)
+    elif happening.reason == EventReason.EVICTED:
+        happening = replace(happening, reason=EventReason.EVICT)
     return EventEntry(read_model, about, happening, jid, tix)
 
 
@@ -296,8 +298,10 @@ def only_task(state: JobState, happening: Happening) -> int:
 
 
 def _as_gang(read_model: ReadModel, happening: Happening) -> Happening:
-    """Replace FailedScheduling, which is for pods, by Volcano's and KAI's reasons for gangs. KAI's
-    are no warnings."""
+    """Replace FailedScheduling, which is for pods, and Evicted by Volcano's and KAI's reasons for
+    gangs. KAI's are no warnings."""
+    if happening.reason == EventReason.EVICTED:
+        return replace(happening, reason=EventReason.EVICT)
     if happening.reason != EventReason.FAILED_SCHEDULING:
         return happening
     reason = EventReason.UNSCHEDULABLE

@@ -25,6 +25,8 @@ from coordinator.intake.documents.metadata import (
 )
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel
+from coordinator.objects.native_groups import SCHEDULER_ERROR
+from shard_worker.session_model.native_groups import mixed_members
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.messages.reason import Reason
@@ -229,6 +231,9 @@ def waiting_condition(read_model: ReadModel, jid: int, tix: int) -> Json:
     reason = SCHEDULABLE if fits else UNSCHEDULABLE
     if jid in read_model.core.order.theirs:
         reason = Reason.OTHER_SCHEDULER  # nobody is to add a node for it
+    state = read_model.state(jid)
+    if state is not None and (mixed := mixed_members(state.job)):
+        reason, message = SCHEDULER_ERROR, mixed
     at = failure.first if failure is not None else None
     return condition("PodScheduled", False, reason=reason, message=message, at=at)
 

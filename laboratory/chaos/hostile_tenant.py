@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
 
+from laboratory.chaos import kai
 from laboratory.workloads.bulk_client import BASE
 from laboratory.workloads.demands import ask_own_nodes, ask_ports
 from laboratory.workloads.generators import (
@@ -31,10 +31,12 @@ from laboratory.workloads.generators import (
     pod_template,
     role_of,
 )
-from laboratory.workloads.manifests import manifest
+from laboratory.workloads.manifests import kai_queue, manifest
+from shared.manifests.kai.groups import GROUP_NAME
 
 QUEUE = "tenant"
 NAMESPACE = "tenant"
+QUEUE_NAME, GROUP = "scheduling.volcano.sh/queue-name", "scheduling.k8s.io/group-name"
 
 REST_SECONDS = 1.0
 """Pause between two attacks: the run tests the content of requests, not their rate."""
@@ -79,6 +81,9 @@ class Hostile:
     """A token with role view."""
     submit: str
     """A token that may submit to the tenant's queues."""
+    of_kai: bool = False
+    """Whether it speaks KAI's words: the policy is one of KAI's. Its Jobs are Volcano's all the
+    same, which KAI's queues take too."""
     first: int = 0
     """Number of the attack that it begins with; a short run does not come round to all."""
     answered: Counter[str] = field(default_factory=Counter)
@@ -212,13 +217,10 @@ class Hostile:
                 group.create_task(self._post(session, "plans of gangs", f"{BASE}/plans", body))
 
     async def _patched_group(self, session: aiohttp.ClientSession) -> None:
-        name = self._name(0)
-        group = manifest("PodGroup", name, {"minMember": 1, "queue": QUEUE}, namespace=NAMESPACE)
-        pods = [self._pod(number, cpu="1m", duration=2.0) for number in range(1, MEMBERS)]
-        for pod in pods:
-            pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = name
+        group, *pods = self.group_of_pods()
         await self._submit(session, "patched group", [group, *pods])
-        path = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups/{name}"
+        name = group["metadata"]["name"]
+        path = f"/apis/{group['apiVersion']}/namespaces/{NAMESPACE}/podgroups/{name}"
         remaining = iter(range(PATCHES))
 
         async def patch() -> None:
@@ -249,8 +251,7 @@ class Hostile:
         await self._submit(session, "restart storm", jobs)
 
     async def _pods_in_many_queues(self, session: aiohttp.ClientSession) -> None:
-        pods = [self._pod(number, queue=name) for number, name in enumerate(queue_names())]
-        await self._submit(session, "many queues", pods)
+        await self._submit(session, "many queues", self.pods_in_many_queues())
 
     # --- what it may not ----------------------------------------------------------------------
 
@@ -267,7 +268,7 @@ class Hostile:
     async def _what_is_not_its_own(self, session: aiohttp.ClientSession) -> None:
         pods = [self._pod(number) for number in range(3)]
         pods[0]["spec"]["priorityClassName"] = "system-node-critical"
-        pods[1]["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "default"
+        pods[1] = self._pod(1, queue="default")
         key = "node-role.kubernetes.io/control-plane"
         pods[2]["spec"]["tolerations"] = [{"key": key, "operator": "Exists"}]
         await self._submit(session, "not its own", pods)
@@ -345,6 +346,22 @@ class Hostile:
     def _name(self, number: int) -> str:
         return f"hostile-{self._round}-{number}"
 
+    def pods_in_many_queues(self) -> list[Item]:
+        return [self._pod(number, queue=name) for number, name in enumerate(queue_names())]
+
+    def group_of_pods(self) -> list[Item]:
+        """A PodGroup and its pods."""
+        name = self._name(0)
+        if self.of_kai:
+            group = kai.pod_group(name, 1, namespace=NAMESPACE, queue=QUEUE)
+        else:
+            spec = {"minMember": 1, "queue": QUEUE}
+            group = manifest("PodGroup", name, spec, namespace=NAMESPACE)
+        pods = [self._pod(number, cpu="1m", duration=2.0) for number in range(1, MEMBERS)]
+        for pod in pods:
+            pod["metadata"]["annotations"][GROUP_NAME if self.of_kai else GROUP] = name
+        return [group, *pods]
+
     def _job(self, number: int, roles: list[Item], *, minimum: int) -> Item:
         name = self._name(number)
         return job_manifest(name, roles, minimum=minimum, namespace=NAMESPACE, queue=QUEUE)
@@ -353,7 +370,9 @@ class Hostile:
         self, number: int, *, cpu: str = "10m", duration: float = DURATION, queue: str = QUEUE
     ) -> Item:
         template = pod_template(CPU, duration=duration, amount=cpu)
-        chosen = {"scheduling.volcano.sh/queue-name": queue}
+        if self.of_kai:
+            return kai.pod(self._name(number), template, namespace=NAMESPACE, queue=queue)
+        chosen = {QUEUE_NAME: queue}
         return pod_manifest(self._name(number), template, namespace=NAMESPACE, annotations=chosen)
 
 
@@ -374,9 +393,12 @@ def queue_names() -> list[str]:
     return [f"{QUEUE}-{number}" for number in range(QUEUES)]
 
 
-def queues() -> list[dict[str, Any]]:
-    """All queues of the tenant."""
-    return [manifest("Queue", name, {"weight": 1}) for name in (QUEUE, *queue_names())]
+def queues(*, of_kai: bool = False) -> list[Item]:
+    """All queues of the tenant; KAI's are below one that is above all."""
+    names = (QUEUE, *queue_names())
+    if of_kai:
+        return [kai_queue(name, kai.ROOT) for name in names]
+    return [manifest("Queue", name, {"weight": 1}) for name in names]
 
 
 def _parts(items: list[Item]) -> Iterator[list[Item]]:

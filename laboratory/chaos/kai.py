@@ -4,12 +4,13 @@ their pods."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from random import Random
 
 from laboratory.workloads.drawn_kai import kai_group
 from laboratory.workloads.generators import ClusterShape, Item, pod_manifest
 from laboratory.workloads.manifests import kai_queue
-from shared.manifests.kai.groups import GROUP_NAME
+from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL
 from shared.policy.kai_names import DEFAULT_PLUGINS
 
 ROOT = "all"
@@ -59,12 +60,23 @@ def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
     return kai_queue(name, parent, gpu=gpu)
 
 
-def pod_group(name: str, minimum: int, *, namespace: str, rank: dict[str, str]) -> Item:
+def pod_group(
+    name: str,
+    minimum: int,
+    *,
+    namespace: str,
+    queue: str = "default",
+    rank: Mapping[str, str] | None = None,
+) -> Item:
     """``rank``: its ``priorityClassName``, or nothing."""
-    spec = {"minMember": minimum, "queue": "default", **rank}
+    spec = {"minMember": minimum, "queue": queue, **(rank or {})}
     return kai_group(name, spec, namespace=namespace)
 
 
-def pod(name: str, group: str, template: Item, *, namespace: str) -> Item:
-    manifest = pod_manifest(name, template, namespace=namespace, annotations={GROUP_NAME: group})
+def pod(name: str, template: Item, *, namespace: str, group: str = "", queue: str = "") -> Item:
+    """``group``: its PodGroup; ``queue``: of a pod without one."""
+    annotations = {GROUP_NAME: group} if group else {}
+    manifest = pod_manifest(name, template, namespace=namespace, annotations=annotations)
+    if queue:
+        manifest["metadata"]["labels"] = {QUEUE_LABEL: queue}
     return manifest | {"spec": manifest["spec"] | {"schedulerName": "kai-scheduler"}}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.demands import Served, unknown_tier, unserved
+from shard_worker.session_model.native_groups import mixed_members
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
 from shared.manifests.fields.metadata import group_deadline, late_group
@@ -37,14 +38,16 @@ class Eligibility:
         return Reason.MISCONFIGURED if self.in_pool(job) else Reason.OTHER_SCHEDULER
 
     def kept_out(self, info: JobInfo, cluster: ClusterInfo) -> tuple[Reason, str] | None:
-        """Why the job is not placed: it is another scheduler's, is about to join a group, has a
-        field that no plugin serves, or names a tier that no hyper node has; None where it may
-        be."""
+        """Why the job is not placed: it is another scheduler's, is about to join a group, is one
+        of Kubernetes' own groups with members that differ, has a field that no plugin serves, or
+        names a tier that no hyper node has; None where it may be."""
         if self.pool is not None and not self.in_pool(info.job):
             where = self.pool.why_not(labels_of_job(info.job))
             return Reason.OTHER_SCHEDULER, f"it is {where}"
         if info.job.kind == "Pod" and (waits := _waits_for_group(info.job)):
             return Reason.GATED, waits
+        if mixed := mixed_members(info.job):
+            return Reason.MISCONFIGURED, mixed
         if self.ours is None:
             return None
         if name := other_scheduler(info.job, self.ours):
@@ -55,6 +58,8 @@ class Eligibility:
 
 def _waits_for_group(job: Job) -> str:
     """Why a job of one pod waits for a group; "" where it does not."""
+    if not job.annotations:
+        return ""  # most jobs
     if group := late_group(job.annotations):
         return f"its controller named PodGroup {group}: it joins that now"
     if group_deadline(job.annotations) is None:

@@ -9,6 +9,7 @@ from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from shared.model.gpu_request import GpuRequest
+from shared.model.groups import GROUP_KINDS
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.storage import (
     Budget,
@@ -158,7 +159,7 @@ class Job(Packed, frozen=True):
     jid: Count
     namespace: str
     name: str
-    kind: str  # Pod | PodGroup | Job
+    kind: str  # Pod | PodGroup | NativePodGroup | Job
     uid: str
     """Identifies the incarnation: a job deleted and recreated under the same name gets a new
     one."""
@@ -193,10 +194,17 @@ class Job(Packed, frozen=True):
     quota_amounts: tuple[tuple[str, Total], ...] = ()
     """The amounts in minResources that only a ResourceQuota counts, by name (``requests.cpu``,
     ``count/pods``)."""
+    leaves_whole: bool = False
+    """Its members are one victim: all of them are evicted, or none is."""
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a PodGroup, whose pods others create."""
+        return self.kind in GROUP_KINDS
 
     @property
     def tasks(self) -> int:

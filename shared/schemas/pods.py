@@ -21,6 +21,7 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
   resourceClaims: []PodClaim~name  Devices it needs, by claims for them.
   resources: Resources       What the pod needs as a whole: cpu, memory and hugepages. Counted in
     place of its containers' sum.
+  schedulingGroup: SchedulingGroup  The group of Kubernetes' own that it belongs to.
   schedulingGates: []any~name  While there is one, it waits. They can be taken away, none can be
     added.
   tolerations: []Toleration  Taints of nodes that it does not mind.
@@ -55,6 +56,9 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
   shareProcessNamespace: boolean  Kept and not looked at.
   subdomain: string          Kept and not looked at.
   terminationGracePeriodSeconds: integer  How long its end may take. Kept and not looked at.
+
+SchedulingGroup - The group of Kubernetes' own that a pod belongs to.
+  podGroupName: string!      Name of a PodGroup of scheduling.k8s.io in the pod's namespace.
 
 Container - One container of a pod. Only its requests and host ports matter for the placement.
   name: string               Its name, unique in the pod.

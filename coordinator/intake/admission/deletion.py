@@ -19,9 +19,10 @@ from coordinator.intake.admission.result import Admission, refused
 from coordinator.intake.admission.step import OBJECT_KINDS
 from coordinator.intake.admission.termination import ending
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import WITHOUT_EFFECT
+from coordinator.intake.documents.kinds import BY_KIND, NATIVE_POD_GROUP, WITHOUT_EFFECT
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
+from shared.model.groups import group_key
 from shared.model.model import Job
 from shared.model.node_devices import none_left
 from shared.policy.model import Dialect
@@ -43,7 +44,9 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
     name = key.path
     table: dict[str, Any] = {}
     match key.kind:
-        case registry.group_kind if (jid := _created_group(registry, name)) is not None:
+        case registry.group_kind | NATIVE_POD_GROUP.kind if (
+            jid := _created_group(registry, group_key(key.kind, name))
+        ) is not None:
             return _drop_group(registry, jid, key, now, keep=keep)
         case "Node" if name in (table := registry.nodes):
             out = _drop_node(registry, name, keep)
@@ -140,7 +143,8 @@ def _needed(registry: Registry, key: Key) -> str | None:
     for jobs in (registry.jobs, registry.leaving):
         for job in jobs.values():
             if job.queue == name:
-                return f"{job.kind} {job.key} is in it; delete its jobs, wait until they are gone"
+                kind = BY_KIND[job.kind].written
+                return f"{kind} {job.key} is in it; delete its jobs, wait until they are gone"
     return None
 
 
@@ -261,8 +265,8 @@ def _drop_empty(registry: Registry, job: Job, out: Admission) -> None:
 
 def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
     del registry.leaving[job.jid]
-    if job.kind == "PodGroup":
-        registry.groups.pop(job.key, None)
+    if job.is_group:
+        registry.groups.pop(group_key(job.kind, job.key), None)
     elif job.kind == "Job":
         registry.batch_jobs.pop(job.key, None)
     for role in job.roles:
@@ -288,8 +292,7 @@ def numbers_of(registry: Registry) -> PutObject:
 
 def key_of(registry: Registry, job: Job) -> Key:
     """The key of the document that a job has where it is no pod of its own."""
-    kind = registry.group_kind if job.kind == "PodGroup" else job.kind
-    return Key(kind, job.namespace, job.name)
+    return Key(registry.document_kind(job), job.namespace, job.name)
 
 
 def keys_of(registry: Registry, job: Job) -> Iterator[Key]:

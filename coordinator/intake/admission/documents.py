@@ -12,14 +12,16 @@ from coordinator.intake.admission.queues import DEFAULT
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.step import AdmissionStep, kind_of
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, KINDS
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, KINDS, NATIVE_POD_GROUP
 from coordinator.intake.documents.metadata import OWN
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
+from shared.manifests.kubernetes.groups import NativePodGroupManifest
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest
 from shared.model.devices import ResourceClaim
+from shared.model.groups import group_key
 from shared.model.storage import VolumeClaim
 from shared.slices import Steps
 
@@ -78,7 +80,7 @@ def repeated(
     match manifest:
         case PodManifest(uid=uid):
             ours = bool(uid or manifest.template.node_name)
-        case PodGroupManifest(uid=uid) | JobManifest(uid=uid):
+        case PodGroupManifest(uid=uid) | NativePodGroupManifest(uid=uid) | JobManifest(uid=uid):
             ours = bool(uid)
         case VolumeClaim(uid=uid):
             ours = bool(uid)
@@ -170,8 +172,11 @@ def _jid(draft: Draft, key: Key) -> int:
     kind, namespace, name = key
     if kind == "Pod":
         return unpack_task(draft.pod(f"{namespace}/{name}"))[0]
-    names = {draft.group_kind: draft.groups, "Job": draft.batch_jobs}.get(kind)
-    jid = None if names is None else names.get(key.path)
+    jid: int | None = None
+    if kind in (draft.group_kind, NATIVE_POD_GROUP.kind):
+        jid = draft.groups.get(group_key(kind, key.path))
+    elif kind == "Job":
+        jid = draft.batch_jobs.get(key.path)
     return -1 if jid is None else jid
 
 
@@ -179,8 +184,9 @@ def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | Non
     """The next version of an object's document; None where the submitted object is unchanged."""
     before = old.object()
     respecified = _specified(before) != _specified(sent)
-    # The status of a claim is what its users have of it, that of KAI's PodGroup where it failed.
-    read = old.key.kind in ("ResourceClaim", KAI_POD_GROUP.kind)
+    # The status of a claim is what its users have of it, that of KAI's PodGroup where it failed,
+    # that of a native one whether it was placed once.
+    read = old.key.kind in ("ResourceClaim", KAI_POD_GROUP.kind, NATIVE_POD_GROUP.kind)
     restated = read and sent.get("status") != before.get("status")
     if not (respecified or restated) and _described(before, sent) == _described(sent, sent):
         return None

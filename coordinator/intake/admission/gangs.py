@@ -10,6 +10,7 @@ from coordinator.intake.admission.queue_gate import role_with_gate
 from coordinator.intake.admission.registry import pack_task
 from coordinator.intake.admission.step import AdmissionStep, make_uid, on_its_way_out
 from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import POD_GROUP
 from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
 from shared.codec.packed import replace
 from shared.errors import InvalidInput, not_in_this_version
@@ -18,11 +19,15 @@ from shared.manifests.parse import parse_stored
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, RoleManifest
 from shared.manifests.volcano.policies import DependsOn
 from shared.manifests.volcano.topology import PARTITION_ID
+from shared.model.groups import group_key
 from shared.model.model import Job, Pairs, Role
 
 
-def admit_pod_group(step: AdmissionStep, new: PodGroupManifest) -> None:
-    draft, key = step.draft, f"{new.namespace}/{new.name}"
+def admit_pod_group(
+    step: AdmissionStep, new: PodGroupManifest, *, kind: str = POD_GROUP.kind
+) -> None:
+    """``kind``: of the job."""
+    draft, key = step.draft, group_key(kind, f"{new.namespace}/{new.name}")
     jid = draft.groups.get(key)
     old = None if jid is None else draft.jobs.get(jid)
     if jid is not None and old is None:
@@ -34,7 +39,7 @@ def admit_pod_group(step: AdmissionStep, new: PodGroupManifest) -> None:
     else:
         jid = draft.groups[key] = draft.new_jid()
         uid = new.uid or make_uid(key, jid)
-        empty = Job(jid, new.namespace, new.name, "PodGroup", uid, new.queue, 0.0)
+        empty = Job(jid, new.namespace, new.name, kind, uid, new.queue, 0.0)
         draft.jobs[jid] = _described(step, empty, new)
 
 
@@ -45,7 +50,7 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
         uid=new.uid or job.uid,
         queue=new.queue,
         created=step.created(new.created),
-        priority=step.priority(new, new.priority_class),
+        priority=step.priority(new, new.priority_class) if new.priority is None else new.priority,
         groups=make_groups(new.minimum, new.role_minima, new.role_parents),
         role_minima=new.role_minima,
         min_resources=None
@@ -59,7 +64,8 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
         topology=new.topology,
         sub_groups=new.sub_groups,
         priority_class=new.priority_class,
-        preempts=step.preempts(new.priority_class),
+        preempts=step.preempts(new.priority_class) if new.preempts is None else new.preempts,
+        leaves_whole=new.leaves_whole,
     )
 
 

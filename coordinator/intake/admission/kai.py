@@ -164,8 +164,8 @@ def as_kai_pod(pod: PodManifest, item: object) -> PodManifest:
     metadata = item.get("metadata") if isinstance(item, dict) else None
     annotations = (metadata or {}).get("annotations") or {}
     labels: dict[str, object] = dict(pod.labels)
-    group = pod_group_of(annotations)
-    queue = "" if group else labels.get(QUEUE_LABEL, "")
+    group = pod.group if pod.native else pod_group_of(annotations)
+    queue = "" if group and not pod.native else labels.get(QUEUE_LABEL, "")
     template = with_gpu_share(pod.template, gpu_share_of(pod.annotations, pod.template))
     return replace(
         pod,

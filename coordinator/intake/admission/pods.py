@@ -12,6 +12,7 @@ from coordinator.intake.admission.membership import (
     member_key,
     with_more,
 )
+from coordinator.intake.admission.native_groups import member_priority, take_queue
 from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.admission.queues import DEFAULT
 from coordinator.intake.admission.registry import pack_task, unpack_task
@@ -24,6 +25,7 @@ from coordinator.intake.admission.step import (
     on_its_way_out,
 )
 from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.kinds import NATIVE_POD_GROUP, POD_GROUP
 from coordinator.intake.documents.labels import QUEUE_LABEL
 from shared.byte_cache import MIB, byte_cache
 from shared.codec.packed import replace
@@ -39,6 +41,7 @@ from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.kubernetes.pods import read_status
 from shared.manifests.parse import parse_stored
 from shared.messages.messages import Group
+from shared.model.groups import group_key
 from shared.model.model import Job, Pairs, Role
 from shared.policy.model import Dialect
 
@@ -58,6 +61,7 @@ _OWN_LABELS = frozenset(
         "volcano.sh/task-index",
     )
 )
+
 """Labels that are unique to each pod of a set. Keeping them would make each pod a role of its own,
 and a selector on one of them matches a single pod."""
 
@@ -189,15 +193,15 @@ def _like(step: AdmissionStep, job: Job, more: RoleAttributes) -> Job:
 
 def admit_member(step: AdmissionStep, key: str, new: PodManifest) -> None:
     """Admit a pod of a PodGroup, which may not exist yet: then the pods wait for it together."""
-    draft, group = step.draft, f"{new.namespace}/{new.group}"
+    draft, group, kind = step.draft, f"{new.namespace}/{new.group}", _group_kind(new)
     job = _job_of_group(step, new)
     if job is None:
-        jid = draft.groups[group] = draft.new_jid()
+        jid = draft.groups[group_key(kind, group)] = draft.new_jid()
         job = draft.jobs[jid] = Job(
             jid=jid,
             namespace=new.namespace,
             name=new.group,
-            kind="PodGroup",
+            kind=kind,
             uid=make_uid(group, jid),
             queue=new.queue or DEFAULT,
             created=step.created(new.created),
@@ -210,7 +214,7 @@ def admit_member(step: AdmissionStep, key: str, new: PodManifest) -> None:
         name=new.name,
         role=new.role,
         cid=draft.class_of(new.template, protected=step.protected(job)),
-        priority=step.task_priority(new, new),
+        priority=_task_priority(step, new),
         duration=new.duration,
         exit_code=new.exit_code,
         key=member_key(new.name, step.created(new.created), new.uid),
@@ -225,28 +229,38 @@ def _job_of_group(step: AdmissionStep, new: PodManifest) -> Job | None:
     """The job of the pod's PodGroup; None where there is none yet. Raises InvalidInput where the
     pod may not join it."""
     group = f"{new.namespace}/{new.group}"
-    jid = step.draft.groups.get(group)
+    jid = step.draft.groups.get(group_key(_group_kind(new), group))
     job = None if jid is None else step.draft.jobs.get(jid)
     # Its name stays taken until the last task has left: two jobs of one name could hold nodes at
     # once (decision 0014).
     if jid is not None and job is None:
         message = "this PodGroup is being deleted; wait until it is gone, or name another one"
-        field = f"metadata.annotations.{GROUP_NAME}"
-        raise InvalidInput(field, new.group, message, reason="Conflict")
+        raise InvalidInput(_group_field(new), new.group, message, reason="Conflict")
     if not step.planting and (job is None or job.dangling):
         message = (
             f"PodGroup {group} does not exist, so nobody knows which queue its pods go to; create "
             "it first, or in the same list (pods that wait for one need a token for all queues)"
         )
-        field = f"metadata.annotations.{GROUP_NAME}"
-        raise InvalidInput(field, new.group, message, reason="Forbidden")
+        raise InvalidInput(_group_field(new), new.group, message, reason="Forbidden")
     return job
+
+
+def _group_kind(new: PodManifest) -> str:
+    """The kind of the job of the pod's PodGroup."""
+    return NATIVE_POD_GROUP.kind if new.native else POD_GROUP.kind
+
+
+def _group_field(new: PodManifest) -> str:
+    """The field by which the pod names its PodGroup."""
+    return "spec.schedulingGroup" if new.native else f"metadata.annotations.{GROUP_NAME}"
 
 
 def join_members(step: AdmissionStep) -> None:
     """Add the members of this list to their jobs: one new version of each job."""
     joining: dict[int, list[GangMember]] = {}
     for coming in step.coming.values():
+        if coming.jid not in joining:
+            take_queue(step, coming.jid, coming.pod.queue)
         joining.setdefault(coming.jid, []).append(coming.member)
     for jid, members in joining.items():
         job = step.draft.job(jid)
@@ -355,9 +369,9 @@ def _same_member(step: AdmissionStep, old: PodManifest, new: PodManifest) -> boo
         new.duration,
         new.exit_code,
         new.uid,
-    ) and (step.draft.class_of(old.template), step.task_priority(old, old)) == (
+    ) and (step.draft.class_of(old.template), _task_priority(step, old)) == (
         step.draft.find_class(new.template),
-        step.task_priority(new, new),
+        _task_priority(step, new),
     )
 
 
@@ -365,7 +379,7 @@ def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
     role = job.role_of(tix)
     if (role.name, role.priority, role.duration, role.exit_code) != (
         new.role,
-        step.task_priority(new, new),
+        _task_priority(step, new),
         new.duration,
         new.exit_code,
     ):
@@ -375,7 +389,7 @@ def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
     if role.cid != cid and not _as_written(step, new):
         return False
     if job.kind != "Pod":
-        return job.name == new.group
+        return (job.kind, job.name) == (_group_kind(new), new.group)
     return (
         not new.group
         and job.queue == (new.queue or DEFAULT)
@@ -390,6 +404,11 @@ def _as_written(step: AdmissionStep, new: PodManifest) -> bool:
     document = step.draft.document(Key("Pod", new.namespace, new.name))
     before = None if document is None else parse_stored(document.object())
     return isinstance(before, PodManifest) and before.template is new.template
+
+
+def _task_priority(step: AdmissionStep, new: PodManifest) -> int:
+    """The priority of the pod within its job."""
+    return member_priority(step, new) if new.native else step.task_priority(new, new)
 
 
 def _priority(step: AdmissionStep, new: PodManifest) -> int:

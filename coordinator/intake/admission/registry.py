@@ -79,7 +79,7 @@ class Registry:
     """Whether images on nodes, and those that tasks need, are kept; they separate task classes."""
     jobs: dict[int, Job] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
-    """``namespace/name`` of a PodGroup -> jid; includes those that only have pods yet."""
+    """:func:`group_key` of a PodGroup -> jid; includes those that only have pods yet."""
     batch_jobs: dict[str, int] = field(default_factory=dict)
     pods: dict[str, int] = field(default_factory=dict)
     """``namespace/name`` of a submitted pod -> packed (jid, tix)."""
@@ -170,6 +170,10 @@ class Registry:
     def queue_kind(self) -> str:
         """The kind of the documents of queues that count."""
         return "KaiQueue" if self.dialect is Dialect.KAI else "Queue"
+
+    def document_kind(self, job: Job) -> str:
+        """The kind of the document that a job has where it is no pod of its own."""
+        return self.group_kind if job.kind == "PodGroup" else job.kind
 
     # --- names ----------------------------------------------------------------------------------
 

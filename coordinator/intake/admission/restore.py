@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from coordinator.intake.admission.registry import Registry, pack_task
 from coordinator.intake.documents.document import Document, Key, decode_document
 from shared.ledger.entries.snapshot import Snapshot
+from shared.model.groups import group_key
 from shared.model.model import Job, Node, Queue, TaskClass
 from shared.model.topology import HyperNode
 from shared.records.specs import (
@@ -143,8 +144,8 @@ def _take_job(registry: Registry, job: Job, *, is_gone: bool) -> None:
     """Restore a job; the names of a deleted one stay taken until it is purged."""
     jid = job.jid
     (registry.leaving if is_gone else registry.jobs)[jid] = job
-    if job.kind == "PodGroup":
-        registry.groups[job.key] = jid
+    if job.is_group:
+        registry.groups[group_key(job.kind, job.key)] = jid
     elif job.kind == "Job":
         registry.batch_jobs[job.key] = jid
     for role in job.roles:
@@ -166,8 +167,8 @@ def forget_jobs(registry: Registry, jids: Iterable[int]) -> None:
         if job is None:
             continue
         registry.stop_waiting(job)
-        if job.kind == "PodGroup":
-            _free(registry.groups, job.key, jid)
+        if job.is_group:
+            _free(registry.groups, group_key(job.kind, job.key), jid)
         elif job.kind == "Job":
             _free(registry.batch_jobs, job.key, jid)
         for role in job.roles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.model.groups import NATIVE
 from shared.policy.model import Dialect
 
 WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -85,8 +86,19 @@ KAI_POD_GROUP = Kind(
 KAI_TOPOLOGY = Kind(
     "kai.scheduler", "v1alpha1", "KaiTopology", "topologies", (), False, shared_name="Topology"
 )
+NATIVE_POD_GROUP = Kind(
+    "scheduling.k8s.io",
+    "v1beta1",
+    NATIVE,
+    "podgroups",
+    (),
+    True,
+    shared_name="PodGroup",
+)
 SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", (), False, READ)
 
+POD_GROUPS = (POD_GROUP, KAI_POD_GROUP, NATIVE_POD_GROUP)
+"""PodGroups of Volcano, of KAI and of Kubernetes itself."""
 KINDS = (
     POD,
     NODE,
@@ -115,6 +127,7 @@ KINDS = (
     KAI_QUEUE,
     KAI_POD_GROUP,
     KAI_TOPOLOGY,
+    NATIVE_POD_GROUP,
     SHARD,
 )
 

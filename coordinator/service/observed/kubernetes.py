@@ -27,6 +27,7 @@ from coordinator.intake.documents.kinds import (
     KAI_QUEUE,
     KAI_TOPOLOGY,
     NAMESPACE,
+    NATIVE_POD_GROUP,
     NODE,
     POD,
     POD_GROUP,
@@ -41,6 +42,7 @@ from coordinator.intake.documents.kinds import (
     Kind,
 )
 from coordinator.service.observed.access_reviews import ApiReviews
+from coordinator.service.observed.native_kinds import NativeKinds
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.policy_watch import PolicyFollower
 from shared.codec.packed import replace
@@ -67,6 +69,7 @@ _KINDS = (
     CLAIM_TEMPLATE,
     RESOURCE_SLICE,
     DEVICE_CLASS,
+    NATIVE_POD_GROUP,
     POD,
 )
 _OF_DIALECT = {
@@ -147,7 +150,12 @@ def _observed(reader: ApiReader, policies: PolicyFollower, settings: Settings) -
         followed=[] if requests is None else [(BIND_REQUEST, requests)],
     )
     return ObservedCluster(
-        cluster, _names(kinds), writes=writes, binder=binder, address=reader.server.url
+        cluster,
+        _names(kinds),
+        writes=writes,
+        binder=binder,
+        address=reader.server.url,
+        native_kinds=NativeKinds(writes),
     )
 
 

@@ -32,7 +32,7 @@ from coordinator.core.reasons.reasons import why
 from coordinator.errors import Problem
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.documents.document import Document
-from coordinator.intake.documents.kinds import KINDS
+from coordinator.intake.documents.kinds import KINDS, NATIVE_POD_GROUP
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.objects.store import Objects
@@ -40,6 +40,7 @@ from coordinator.service.leadership.lease import Leadership
 from coordinator.service.observed.devices import ApiDevices
 from coordinator.service.observed.feed import ClusterFeed
 from coordinator.service.observed.first_queues import create_first_queues
+from coordinator.service.observed.native_kinds import NativeKinds
 from coordinator.service.observed.shadow_report import shadow_routes
 from coordinator.service.observed.statuses import StatusReports
 from coordinator.service.observed.volumes import ApiVolumes
@@ -80,6 +81,8 @@ class ObservedCluster:
     """Reviewer of clients' tokens and rights; None where the API server is not asked."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Kind -> objects that were not understood."""
+    native_kinds: NativeKinds | None = None
+    """Kinds of Kubernetes' own groups that the server has; None in the shadow."""
 
     def lead(self, ledger: str, leadership: Leadership) -> None:
         """This coordinator leads, by the ledger of this id."""
@@ -136,6 +139,9 @@ class ObservedCluster:
             if self.writes is not None:
                 group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
                 group.create_task(_report_pods_forever(core, self.cluster.mirror))
+            if self.native_kinds is not None:
+                stream = self.cluster.streams()[NATIVE_POD_GROUP.kind]
+                group.create_task(self.native_kinds.keep_forever(stream))
             if self.binder is not None:
                 group.create_task(self.binder.strays.delete_forever())
             if reports is not None:
@@ -251,6 +257,10 @@ def checks_of(observed: ObservedCluster | None) -> list[HealthCheck]:
     ]
     if binder is not None:
         checks.append(HealthCheck("kai_binder", lambda: binder.problem, needed=False))
+    if (kinds := observed.native_kinds) is not None:
+        checks.append(
+            HealthCheck("native_groups", lambda: "", needed=False, note=lambda: kinds.text)
+        )
     return checks
 
 

@@ -7,10 +7,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from coordinator.cluster.kubernetes.api.pool import MERGE_PATCH, HttpAnswer
-from coordinator.intake.documents.kinds import KAI_POD_GROUP, QUEUE
+from coordinator.cluster.kubernetes.api.pool import MERGE_PATCH, STRATEGIC_PATCH, HttpAnswer
+from coordinator.controllers.placed_groups import stored_condition
+from coordinator.intake.documents.kinds import KAI_POD_GROUP, NATIVE_POD_GROUP, QUEUE
+from coordinator.jobs.state import JobState
 from coordinator.objects.cluster import quantities
 from coordinator.objects.context import ReadModel
+from coordinator.objects.native_groups import initially_scheduled, is_same
 from shard_worker.session_model.queue_totals import used
 from shared.manifests.kai.groups import STAMPS
 
@@ -118,6 +121,20 @@ def stamps_write(group: Json, uid: str, *, said: bool) -> StatusWrite | None:
     if not any(stamps.values()) and not said:
         return None
     return StatusWrite("PATCH", _path(group), {"metadata": {"uid": uid, "annotations": stamps}})
+
+
+def native_group_write(read_model: ReadModel, state: JobState, uid: str) -> StatusWrite | None:
+    """Whether one of Kubernetes' own PodGroups was placed; None where the server has it so."""
+    record = read_model.record(NATIVE_POD_GROUP.kind, state.job.key)
+    if record is None:
+        return None
+    stored, present = stored_condition(record.document), initially_scheduled(read_model, state)
+    if present is None or (stored is not None and is_same(stored, present)):
+        return None
+    base = f"/apis/{NATIVE_POD_GROUP.api_version}/namespaces/{state.job.namespace}"
+    path = f"{base}/{NATIVE_POD_GROUP.plural}/{state.job.name}/status"
+    body = {"metadata": {"uid": uid}, "status": {"conditions": [present]}}
+    return StatusWrite("PATCH", path, body, STRATEGIC_PATCH)
 
 
 def _path(group: Json) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import count
 from typing import Any, NamedTuple
@@ -27,7 +28,14 @@ from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importance, StatusQueue
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, POD, POD_GROUP, QUEUE
+from coordinator.intake.documents.kinds import (
+    BY_KIND,
+    KAI_POD_GROUP,
+    NATIVE_POD_GROUP,
+    POD,
+    POD_GROUP,
+    QUEUE,
+)
 from coordinator.jobs.state import JobState
 from coordinator.objects.conditions import lasting_conditions, present_condition
 from coordinator.objects.context import NOT_TRIED, ReadModel, phase
@@ -48,6 +56,7 @@ from coordinator.service.observed.status_writes import (
     StatusWrite,
     StatusWriter,
     conditions_write,
+    native_group_write,
     queue_write,
     stamps_write,
 )
@@ -96,6 +105,18 @@ class WriteSubject(NamedTuple):
     """The name of a queue; "" for what is not about one."""
 
 
+@dataclass
+class _Tick:
+    """The writes that begin together. Objects that change meanwhile are written by a later tick."""
+
+    read_model: ReadModel
+    """One for all, so that the members of a gang share what is computed for it."""
+    group: asyncio.TaskGroup
+    of_gangs: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    """jid -> the write of its PodGroup."""
+    writes: int = 0
+
+
 class StatusReports:
     """Runs while this coordinator leads."""
 
@@ -133,6 +154,7 @@ class StatusReports:
 
     async def run_forever(self) -> None:
         looked_again = looked_at_queues = self._clock()
+        looked_at_groups = False
         while True:
             now = self._clock()
             await in_slices(self._collect(now))
@@ -145,19 +167,19 @@ class StatusReports:
             if not self._objects.core.order.is_held:
                 # Before turns may begin the books lack what is on the nodes: a gang that runs would
                 # be written as one that waits.
+                if not looked_at_groups:
+                    await in_slices(self._collect_groups(now))
+                    looked_at_groups = True
                 await self._write_some(now)
             await asyncio.sleep(TICK_SECONDS)
 
     async def _write_some(self, now: float) -> None:
-        # One for all, so that the members of a gang share what is computed for it. What changes
-        # meanwhile is collected, and looked at again, by a later tick.
-        writes, others, read_model = 0, GiveWay(), self._objects.read_model()
-        of_gangs: dict[int, asyncio.Task[None]] = {}
-        is_path_asked = False
+        others, is_path_asked = GiveWay(), False
         async with asyncio.TaskGroup() as group:
+            tick = _Tick(self._objects.read_model(), group)
             for _ in range(LOOKS_A_TICK):
                 await others.between()
-                about = self.queue.take(now) if writes < WRITES_A_TICK else None
+                about = self.queue.take(now) if tick.writes < WRITES_A_TICK else None
                 if about is None:
                     return
                 if self._lacks_path(about) and not is_path_asked:
@@ -166,14 +188,17 @@ class StatusReports:
                     self._write_again(about, now)
                     continue
                 for subject in (*self._paused_gang(about), about):
-                    write = self._write_of(read_model, subject)
-                    if write is None or not self.queue.is_new(subject, write.content):
-                        continue
-                    before = of_gangs.get(subject.jid)
-                    task = group.create_task(self._send(subject, write, after=before))
-                    if subject.importance is Importance.GROUP:
-                        of_gangs[subject.jid] = task
-                    writes += 1
+                    self._start_write(tick, subject)
+
+    def _start_write(self, tick: _Tick, about: WriteSubject) -> None:
+        """Send what is new about a subject; about a pod after the PodGroup of the same tick."""
+        write = self._write_of(tick.read_model, about)
+        if write is None or not self.queue.is_new(about, write.content):
+            return
+        task = tick.group.create_task(self._send(about, write, after=tick.of_gangs.get(about.jid)))
+        if about.importance is Importance.GROUP:
+            tick.of_gangs[about.jid] = task
+        tick.writes += 1
 
     def _paused_gang(self, about: WriteSubject) -> Iterator[WriteSubject]:
         """The PodGroup of this pod, if what is new about it waits for the end of a pause."""
@@ -201,7 +226,8 @@ class StatusReports:
         version, self._seen = self._seen, self._objects.version
         jobs, stories = self._objects.core.order.jobs, self._objects.stories
         # What changes between two steps has a later version, and is found by the next look.
-        for jid in [jid for jid, _ in stories.since(version)]:
+        changed = [jid for jid, _ in stories.since(version)]
+        for jid in (*changed, *self._recreated()):
             state, story = jobs.get(jid), stories.jobs.get(jid)
             if state is not None and story is not None:
                 for about in self._changes(state, story, version):
@@ -211,17 +237,41 @@ class StatusReports:
                     self.queue.changed(about, about.importance, now, at_once=at_once)
             yield
 
+    def _recreated(self) -> Iterator[int]:
+        """Jobs whose PodGroup is a new object, which has no status yet."""
+        for key in self._mirror.take_recreated():
+            document = self._objects.document(Key(*key))
+            if document is not None:
+                yield document.jid
+
     def _has_other_phase(self, state: JobState, uid: str) -> bool:
         """Whether Volcano's PodGroup has another phase than was written: its controllers wait for
         that, and make no pods of a Job before its PodGroup is Inqueue."""
-        return self._group_kind == POD_GROUP.kind and self._phases.get(uid, "") != phase(state)
+        of_volcano = state.job.kind == self._group_kind == POD_GROUP.kind
+        return of_volcano and self._phases.get(uid, "") != phase(state)
+
+    def _collect_groups(self, now: float) -> Steps[None]:
+        """Queue the groups whose status a leader before this one did not write: it ended between
+        that and the binding, and nothing of them changes any more."""
+        phases, order = self._mirror.take_first_phases(), self._objects.core.order
+        for state in list(order.jobs.values()):
+            is_ours = state.job.is_group and order.session.eligibility.in_pool(state.job)
+            if is_ours and (uid := self._group_uid(state)):
+                if uid in phases:
+                    self._phases.setdefault(uid, phases[uid])
+                if state.job.kind == NATIVE_POD_GROUP.kind or self._has_other_phase(state, uid):
+                    about = WriteSubject(Importance.GROUP, state.job.jid, uid)
+                    self.queue.changed(about, about.importance, now)
+            yield
 
     def _collect_queues(self, now: float) -> Steps[None]:
         version, self._queues_seen = self._queues_seen, self._objects.version
         for name in self._mirror.names(QUEUE.kind):
             uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
-            is_new = uid not in self._queues
-            self._queues.add(uid)
+            # The mirror has a queue before the books do, and until then nothing can be written.
+            is_new = uid not in self._queues and name in self._objects.core.order.queue_ids
+            if is_new:
+                self._queues.add(uid)
             if is_new or self._objects.queue_version(QUEUE.kind, name) > version:
                 about = WriteSubject(Importance.QUEUE, -1, uid, queue=name)
                 self.queue.changed(about, about.importance, now)
@@ -231,7 +281,7 @@ class StatusReports:
         jid = state.job.jid
         if not self._objects.core.order.session.eligibility.in_pool(state.job):
             return  # the scheduler of its node pool writes what is to be said of it
-        if state.job.kind == POD_GROUP.kind and (uid := self._group_uid(state)):
+        if state.job.is_group and (uid := self._group_uid(state)):
             yield WriteSubject(Importance.GROUP, jid, uid)
             yield WriteSubject(Importance.STAMPS, jid, uid)
         is_gang = state.job.kind != POD.kind
@@ -271,7 +321,7 @@ class StatusReports:
 
     def _group_uid(self, state: JobState) -> str:
         """The uid of a gang's object; "" where there is none."""
-        kind = self._group_kind if state.job.kind == POD_GROUP.kind else state.job.kind
+        kind = self._objects.read_model().registry.document_kind(state.job)
         return self._mirror.uid(ObjectKey(kind, state.job.namespace, state.job.name))
 
     @property
@@ -335,6 +385,9 @@ class StatusReports:
 
     def _lacks_path(self, about: WriteSubject) -> bool:
         """Whether it is not known yet where the status of this PodGroup is written."""
+        state = self._objects.core.order.jobs.get(about.jid)
+        if state is not None and state.job.kind == NATIVE_POD_GROUP.kind:
+            return False
         of_volcano = self._group_kind == POD_GROUP.kind
         return about.importance is Importance.GROUP and of_volcano and self._group_path is None
 
@@ -367,6 +420,10 @@ class StatusReports:
         if about.number:
             return self._of_happening(read_model, state, about)
         match about.importance:
+            case Importance.GROUP if state.job.kind == NATIVE_POD_GROUP.kind:
+                return native_group_write(read_model, state, about.uid)
+            case Importance.STAMPS if state.job.kind == NATIVE_POD_GROUP.kind:
+                return None
             case Importance.GROUP | Importance.STAMPS if read_model.of_kai:
                 return self._of_kai(read_model, state, about)
             case Importance.GROUP:
@@ -506,7 +563,7 @@ def _is_reported(read_model: ReadModel, state: JobState) -> bool:
     why = read_model.why(state.job.jid)
     if why is None or why.reason in _NOT_OURS:
         return False
-    if not read_model.of_kai:
+    if not read_model.of_kai or state.job.kind == NATIVE_POD_GROUP.kind:
         return True
     # As in KAI: pods of a gang that is not complete say nothing, so that no autoscaler acts.
     group = read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.key)

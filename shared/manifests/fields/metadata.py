@@ -26,6 +26,8 @@ from shared.schemas.catalogue import TABLES
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+KAI_QUEUE = "kai.scheduler/queue"
+"""KAI's label for the queue of what has no PodGroup of KAI's."""
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 DURATION = "quadrant.dev/duration"
@@ -206,17 +208,27 @@ def annotations_of(meta: Metadata, at: str = "metadata") -> Pairs:
 
 def scheduler_name(annotations: Pairs) -> str:
     """The name that :func:`with_scheduler` kept; "" for none."""
-    return next((value for key, value in annotations if key == SCHEDULER_NAME), "")
+    return _value_of(SCHEDULER_NAME, annotations)
 
 
 def late_group(annotations: Pairs) -> str:
     """The group that a job of one pod is to be moved to; "" for none."""
-    return next((value for key, value in annotations if key == LATE_GROUP), "")
+    return _value_of(LATE_GROUP, annotations)
 
 
 def group_deadline(annotations: Pairs) -> float | None:
     """Until when a job of one pod waits for its group's name; None where it does not."""
-    return next((float(value) for key, value in annotations if key == GROUP_DEADLINE), None)
+    deadline = _value_of(GROUP_DEADLINE, annotations)
+    return float(deadline) if deadline else None
+
+
+def _value_of(name: str, annotations: Pairs) -> str:
+    # Asked several times of every pod, most of which have none: an empty loop costs a quarter of
+    # an empty generator.
+    for key, value in annotations:
+        if key == name:
+            return value
+    return ""
 
 
 def with_scheduler(annotations: Pairs, scheduler: str) -> Pairs:

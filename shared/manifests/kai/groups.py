@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shared.errors import InvalidInput
 from shared.manifests.fields.durations import check_duration, duration_seconds
-from shared.manifests.fields.metadata import labels_of, read_metadata, read_time
+from shared.manifests.fields.metadata import KAI_QUEUE, labels_of, read_metadata, read_time
 from shared.manifests.fields.reader import Fields, dns_label, loose_name
 from shared.model.kai import (
     DEFAULT_POD_SET,
@@ -22,8 +22,7 @@ GROUP_NAME = "pod-group-name"
 """Annotation of a pod: its PodGroup."""
 SUB_GROUP = "kai.scheduler/subgroup-name"
 """Label of a pod: its sub group."""
-QUEUE_LABEL = "kai.scheduler/queue"
-"""Label of a pod without PodGroup: its queue."""
+QUEUE_LABEL = KAI_QUEUE
 LAST_START = "kai.scheduler/last-start-timestamp"
 UNSCHEDULABLE = "UnschedulableOnNodePool"
 """Type of the condition of a PodGroup that could not be placed in a node pool."""

@@ -82,6 +82,8 @@ class PodManifest:
     template: PodTemplate
     group: str = ""
     """Name of its PodGroup; "" for a pod without one."""
+    native: bool = False
+    """Its PodGroup is one of Kubernetes' own."""
     role: str = ""
     queue: str = ""
     """Only for a pod without PodGroup; "" = the default queue."""

@@ -30,6 +30,7 @@ from shared.manifests.fields.metadata import (
 from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
 from shared.manifests.fields.shapes import ACCEPTED
 from shared.manifests.kubernetes.constraints import Affinity, read_affinity, read_tolerations
+from shared.manifests.kubernetes.groups import scheduling_group_of
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.kubernetes.pod_affinity import KeyedSpread, read_spreads, spread_of, term_of
 from shared.manifests.kubernetes.requests import (
@@ -99,6 +100,7 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
     status_fields = None if status is None else Fields(status, "status")
     phase = "Pending" if status_fields is None else status_fields.choice("phase", _PHASES, "")
     form = template(spec)
+    native_group = scheduling_group_of(spec) if isinstance(spec, dict) else ""
     if form.ephemeral:
         form = _with_own_volumes(form, meta.name)
     if status_fields is not None:
@@ -115,10 +117,12 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
             labelled(form, ()) if form.keyed else form,
             phase=phase or "Pending",
             annotations=with_scheduler((), form.scheduler),
+            group=native_group,
+            native=bool(native_group),
             deleted=meta.deleted,
             status=None if status_fields is None else status_fields.data,
         )
-    group = meta.annotations.get(GROUP_NAME)
+    group = None if native_group else meta.annotations.get(GROUP_NAME)
     queue = meta.annotations.get(QUEUE_NAME)
     labels = labels_of(meta)
     return PodManifest(
@@ -127,7 +131,8 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
         meta.uid,
         meta.created,
         labelled(form, labels),
-        group=loose_name(group, f"metadata.annotations.{GROUP_NAME}") if group else "",
+        group=loose_name(group, f"metadata.annotations.{GROUP_NAME}") if group else native_group,
+        native=bool(native_group),
         role=role_of(meta),
         queue=loose_name(queue, f"metadata.annotations.{QUEUE_NAME}") if queue else "",
         task_priority=task_priority_of(meta),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from coordinator.cluster.kubernetes.api.objects import (
+    GroupStatus,
     PodObject,
     head_of,
     pod_of,
@@ -44,11 +45,13 @@ from coordinator.cluster.kubernetes.state.pods import (
 from coordinator.cluster.kubernetes.state.reports import ReportLog, report
 from coordinator.cluster.protocol import Phase, Report
 from shared.errors import InvalidInput
+from shared.model.groups import NATIVE, group_key
 from shared.model.storage import Amounts
 
 POD = "Pod"
 NODE = "Node"
-GROUPS = ("PodGroup", "KaiPodGroup")
+_OF_DIALECTS = ("PodGroup", "KaiPodGroup")
+GROUPS = (*_OF_DIALECTS, NATIVE)
 
 
 class ObjectKey(NamedTuple):
@@ -129,6 +132,10 @@ class Mirror:
         self._kept_groups: dict[ObjectKey, str] = {}
         """PodGroups that were deleted before their pods -> their uid. Their pods go on running, so
         the job stays until they are gone."""
+        self._recreated: dict[ObjectKey, None] = {}
+        """Kept groups that exist again and were not taken yet (:meth:`take_recreated`)."""
+        self._first_phases: dict[str, str] = {}
+        """Uid of a PodGroup of the first list -> its phase there."""
         self.quarantine: dict[ObjectKey, UnreadObject] = {}
         """Objects that exist and cannot be read."""
         self._unread: list[ObjectKey] = []
@@ -204,7 +211,8 @@ class Mirror:
 
     def _members(self, group: ObjectKey) -> bool:
         """Whether there are pods of a PodGroup."""
-        return bool(self.pods.members.get(f"{group.namespace}/{group.name}"))
+        key = group_key(group.kind, f"{group.namespace}/{group.name}")
+        return bool(self.pods.members.get(key))
 
     def _expect_placed(self) -> None:
         """Pods of the first list that are on nodes and that intake has yet to hear of: an empty
@@ -232,6 +240,8 @@ class Mirror:
         key = ObjectKey(kind, meta.namespace, meta.name)
         self._note(key, meta.uid)
         self.quarantine.pop(key, None)
+        if kind in _OF_DIALECTS and kind in self._unlisted:
+            self._first_phases[meta.uid] = msgspec.json.decode(raw, type=GroupStatus).phase
         if not self._is_past(key, meta.resource_version):
             self._written.pop(key, None)
             self._changed[key] = raw.copy()  # a raw part holds the whole page that it is of
@@ -266,6 +276,8 @@ class Mirror:
         before = self._known[key.kind].get(at)
         if before is not None and before != uid:
             self._remove(key)
+        if before != uid and key in self._kept_groups:
+            self._recreated[key] = None
         self._known[key.kind][at] = uid
 
     def _remove(self, key: ObjectKey, uid: str = "") -> None:
@@ -335,6 +347,19 @@ class Mirror:
         late, self._late = self._late, []
         return late
 
+    def take_first_phases(self) -> dict[str, str]:
+        """Uid of each PodGroup that the first list had -> its phase, as a leader before this one
+        may have written it; once."""
+        phases, self._first_phases = self._first_phases, {}
+        return phases
+
+    def take_recreated(self) -> list[ObjectKey]:
+        """PodGroups that were created anew under their pods, each once. Their jobs are the same,
+        and nothing of these has changed."""
+        recreated = list(self._recreated)
+        self._recreated.clear()
+        return recreated
+
     def _has_task(self, row: PodRow) -> bool:
         """Also one that ended while nobody looked: its task waits for its end."""
         return row.jid >= 0 or self._expected.get(row.key) == row.uid
@@ -358,9 +383,11 @@ class Mirror:
 
     def _end_groups(self, group: str) -> None:
         """The last pod of a group that was deleted before is gone."""
-        namespace, _, name = group.partition("/")
-        for kind in GROUPS:
+        native = group.startswith(f"{NATIVE}/")
+        namespace, _, name = group.removeprefix(f"{NATIVE}/").partition("/")
+        for kind in (NATIVE,) if native else _OF_DIALECTS:
             key = ObjectKey(kind, namespace, name)
+            self._recreated.pop(key, None)
             if self._kept_groups.pop(key, None) is not None and not self.exists(key):
                 self._gone[key] = None
 

@@ -25,6 +25,7 @@ from coordinator.cluster.kubernetes.api.objects import (
 from coordinator.cluster.kubernetes.state.legible import LegibleObject
 from coordinator.cluster.protocol import Phase
 from shared.manifests.kubernetes.requests import resources_of_status, usage
+from shared.model.groups import NATIVE, group_key
 from shared.model.kai_devices import RECEIVED, is_group_label
 from shared.model.node_devices import DEVICE_MARKS
 
@@ -67,6 +68,7 @@ class PodRow:
     leaving: bool = False
     ours: bool = True
     group: str = ""
+    """:func:`group_key` of its PodGroup."""
     statement: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Annotations and labels by which its binding told devices."""
@@ -110,7 +112,7 @@ class PodTable:
         self._by_task: dict[Task, PodRow] = {}
         self._gone: OrderedDict[Task, PodRow] = OrderedDict()
         self.members: dict[str, int] = {}
-        """``namespace/group`` -> number of pods that exist."""
+        """:func:`group_key` of a PodGroup -> number of pods that exist."""
 
     def __iter__(self) -> Iterator[PodRow]:
         return iter(self.by_key.values())
@@ -135,9 +137,12 @@ class PodTable:
 
     def note_group(self, row: PodRow, pod: PodObject) -> None:
         """Take the group that the pod names. A controller may name it once the pod exists."""
-        group = (pod.metadata.annotations or {}).get(GROUP, "")
+        native = spec_of(pod.spec).scheduling_group
+        kind, group = "PodGroup", (pod.metadata.annotations or {}).get(GROUP, "")
+        if native is not None and native.pod_group_name:
+            kind, group = NATIVE, native.pod_group_name
         if group and not row.group:
-            row.group = f"{row.namespace}/{group}"
+            row.group = group_key(kind, f"{row.namespace}/{group}")
             self.members[row.group] = self.members.get(row.group, 0) + 1
 
     def add_unread(self, uid: str, namespace: str, name: str) -> PodRow:
@@ -311,7 +316,10 @@ def as_item(pod: PodObject, resized: Mapping[str, object]) -> dict[str, object]:
     meta = pod.metadata
     spec = msgspec.json.decode(pod.spec)
     spec.pop("nodeName", None)
-    spec.pop("schedulerName", None)  # it is ours to place, or it would not be given to intake
+    # It is ours to place, or it would not be given to intake; which of our names it has matters in
+    # a group of Kubernetes' own alone.
+    if not spec.get("schedulingGroup"):
+        spec.pop("schedulerName", None)
     metadata: dict[str, object] = {
         "name": meta.name,
         "namespace": meta.namespace,

@@ -199,10 +199,10 @@ def _placeable(task: GroupTask, simulated: bool) -> bool:
 # --- what one step evicts -------------------------------------------------------------------------
 
 
-def tasks_to_evict(root: SubGroupSet[T]) -> list[T]:
+def tasks_to_evict(root: SubGroupSet[T], *, whole: bool = False) -> list[T]:
     """The tasks that go next, the least missed first: a surplus task, else a surplus sub group,
-    else the whole job."""
-    return _surplus_task(root) or _surplus_member(root) or _active(root)
+    else the whole job. ``whole``: nothing but the whole job."""
+    return _active(root) if whole else _surplus_task(root) or _surplus_member(root) or _active(root)
 
 
 def _surplus_task(group: SubGroupSet[T]) -> list[T]:

@@ -81,9 +81,8 @@ async def test_the_pods_of_a_gangs_owner_start_together_or_not_at_all(
     pods = await training(cluster, "ring", 10)
     await cluster.create(*pods, kai_pod("alone"))
     await quadrant.until_bound("alone")
+    await until(lambda: _minimums(cluster, [1, 10]))
     assert set(await quadrant.nodes_of()) == {"alone"}
-    groups = (await cluster.get(GROUPS))["items"]
-    assert sorted(group["spec"]["minMember"] for group in groups) == [1, 10]
     await kubelets.join(["n2"], {"cpu": "8", "memory": "16Gi"})
     await quadrant.until_bound(*(pod["metadata"]["name"] for pod in pods))
 
@@ -105,6 +104,12 @@ async def test_each_pod_of_a_batch_job_is_a_group_of_its_own(
     )
     await until(lambda: _bound(quadrant, 2))
     await until(lambda: _groups(cluster, 3))
+
+
+async def _minimums(cluster: ApiClient, expected: list[int]) -> bool:
+    """Whether the groups that the pod grouper made have these."""
+    groups = (await cluster.get(GROUPS))["items"]
+    return sorted(group["spec"]["minMember"] for group in groups) == expected
 
 
 async def _bound(quadrant: Followed, count: int) -> bool:

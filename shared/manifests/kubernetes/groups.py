@@ -1,0 +1,117 @@
+"""Parsing of Kubernetes' own PodGroups (``scheduling.k8s.io``), to which pods belong by
+``spec.schedulingGroup``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.errors import InvalidInput
+from shared.manifests.fields.metadata import (
+    KAI_QUEUE,
+    QUEUE_NAME,
+    annotations_of,
+    labels_of,
+    read_metadata,
+)
+from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
+from shared.model.model import Pairs
+
+HIGHEST_PRIORITY = 1_000_000_000
+SINGLE = "single"
+_POLICIES = ("basic", "gang")
+_MODES = (SINGLE, "all")
+_PREEMPTION = ("PreemptLowerPriority", "Never")
+
+
+@dataclass(frozen=True, slots=True)
+class NativePodGroupManifest:
+    namespace: str
+    name: str
+    uid: str
+    created: float | None
+    min_count: int | None
+    """Pods that start together; None for a basic group, whose pods are placed one by one."""
+    queue: str
+    """Queue that the group names by Volcano's key; "" for none."""
+    kai_queue: str
+    """The same by KAI's key."""
+    priority_class: str
+    priority: int | None
+    """None: not set; its priority class decides."""
+    preempts: bool | None
+    """None: not set; its priority class decides."""
+    leaves_whole: bool
+    """Its disruption mode is ``all``: its pods are one victim."""
+    labels: Pairs = ()
+    annotations: Pairs = ()
+
+    @property
+    def minimum(self) -> int:
+        return 1 if self.min_count is None else self.min_count
+
+
+def read_native_pod_group(obj: dict[str, object]) -> NativePodGroupManifest:
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields(obj.get("spec"), "spec")
+    spec.check("NativePodGroupSpec")
+    mode = spec.child("disruptionMode")
+    if mode is not None:
+        mode.check("NativeDisruption")
+    preemption = spec.choice("preemptionPolicy", _PREEMPTION, "")
+    priority = spec.data.get("priority")
+    return NativePodGroupManifest(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.created,
+        min_count=_min_count(spec.need("schedulingPolicy")),
+        queue=named_queue(meta.labels, meta.annotations, QUEUE_NAME),
+        kai_queue=named_queue(meta.labels, meta.annotations, KAI_QUEUE),
+        priority_class=spec.text("priorityClassName"),
+        priority=None
+        if priority is None
+        else spec.integer("priority", 0, low=-INT32 - 1, high=HIGHEST_PRIORITY),
+        preempts=preemption != "Never" if preemption else None,
+        leaves_whole=mode is not None and _member_of(mode, _MODES) != SINGLE,
+        labels=labels_of(meta),
+        annotations=annotations_of(meta),
+    )
+
+
+def _min_count(policy: Fields) -> int | None:
+    policy.check("NativePolicy")
+    if _member_of(policy, _POLICIES) == "basic":
+        return None
+    gang = policy.need("gang")
+    gang.check("NativeGang")
+    if gang.data.get("minCount") in (None, 0):
+        raise gang.wrong("minCount", "missing; write how many pods start together, 1 or more")
+    return gang.integer("minCount", 1, low=1)
+
+
+def _member_of(union: Fields, members: tuple[str, ...]) -> str:
+    """The one member of a union that is set."""
+    present = [name for name in members if union.data.get(name) is not None]
+    if len(present) != 1:
+        number = "exactly one" if present else "one"
+        named = ", ".join(f"`{name}`" for name in members)
+        raise InvalidInput(union.at, None, f"must specify {number} of: {named}")
+    return present[0]
+
+
+def named_queue(labels: Mapping[str, object], annotations: Mapping[str, object], key: str) -> str:
+    """The queue in the annotation or else the label of this key; "" for none."""
+    for part, texts in (("annotations", annotations), ("labels", labels)):
+        if value := texts.get(key):
+            return loose_name(value, f"metadata.{part}.{key}")
+    return ""
+
+
+def scheduling_group_of(spec: dict[str, object]) -> str:
+    """The native group that a pod's spec names; "" for none."""
+    if spec.get("schedulingGroup") is None:
+        return ""
+    group = Fields(spec["schedulingGroup"], "spec.schedulingGroup")
+    group.check("SchedulingGroup")
+    return subdomain(group.data.get("podGroupName"), group.path("podGroupName"))

@@ -1,0 +1,36 @@
+"""Schemas of Kubernetes' own PodGroups. Its kind begins with Native, as others have one of its
+name."""
+
+GROUPS = """
+NativePodGroup (scheduling.k8s.io/v1beta1 PodGroup) - Pods that are placed together, by Kubernetes'
+    own API. Pods name it in spec.schedulingGroup.
+  spec: NativePodGroupSpec!  Its policy and priority.
+  status: NativePodGroupStatus  Whether it was placed.
+
+NativePodGroupSpec - Policy and priority of a group.
+  schedulingPolicy: NativePolicy!  Whether a minimum of its pods starts together.
+  disruptionMode: NativeDisruption  Whether its pods leave one by one; single where nothing is said.
+  priority: integer          Its priority as a number; taken from its class.
+  priorityClassName: string  The class that gives its priority.
+  preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace others; what its class says
+    where nothing is said.
+  workloadRef: any           The Workload that it was made from. Kept and not looked at.
+  parentCompositePodGroupName: later
+  resourceClaims: later
+  schedulingConstraints: later
+
+NativePolicy - Whether a minimum of the pods starts together. One of both.
+  basic: any                 Each pod is placed for itself.
+  gang: NativeGang           A minimum of pods starts together.
+
+NativeGang - Pods of which a minimum starts together.
+  minCount: integer!         That minimum.
+
+NativeDisruption - How pods of a group leave when others need their room. One of both.
+  single: any                Each for itself.
+  all: any                   All together, or none.
+
+NativePodGroupStatus - Whether a group was placed.
+  conditions: []Condition~type  What is known.
+  resourceClaimStatuses: []any~name  Claims that were made for it.
+"""
