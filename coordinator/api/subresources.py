@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from coordinator.api.change.bodies import Bodies, BodyLimits, is_small, unreadable, unsupported
+from coordinator.api.http.parameters import flag
 from coordinator.api.http.responses import json_answer
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.parser.tasks import ParserTask
@@ -28,14 +29,19 @@ from coordinator.dispatch.worker_client import Shards
 from coordinator.explain.explainer import Explainer
 from coordinator.explain.planner import Planner
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, POD, POD_GROUP, Kind
+from coordinator.intake.documents.kinds import (
+    JOB,
+    POD,
+    POD_GROUPS,
+    Kind,
+)
 from coordinator.intake.intake import Intake
 from coordinator.objects.timeline import Happening, Stories
 from shared.manifests.text.errors import TextError, TextLimits
 from shared.manifests.text.text import Form, read_objects
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-EXPLAINED = (POD, POD_GROUP, KAI_POD_GROUP, JOB)
+EXPLAINED = (POD, *POD_GROUPS, JOB)
 VIRTUAL = (
     *(
         (
@@ -138,7 +144,11 @@ def subresource_path(kind: Kind, verb: str) -> str:
 def _explains(explainer: Explainer, kind: Kind) -> Handler:
     async def explain(request: web.Request) -> web.StreamResponse:
         at = request.match_info
-        return json_answer(await explainer.explain(kind.kind, at["namespace"], at["name"]))
+        with_receipt = flag(request.query.get("receipt", "false"), "receipt")
+        answer = await explainer.explain(
+            kind.kind, at["namespace"], at["name"], with_receipt=with_receipt
+        )
+        return json_answer(answer)
 
     return explain
 

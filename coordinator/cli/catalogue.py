@@ -56,6 +56,12 @@ ENTRIES = (
         ANSWERS,
     ),
     CommandEntry(
+        "receipt",
+        "coordinator.cli.scheduling.receipt",
+        "Show what a job waited for: parts that sum exactly to its wait",
+        ANSWERS,
+    ),
+    CommandEntry(
         "trace",
         "coordinator.cli.scheduling.trace",
         "Follow a job's next turns, step by step: queue, nodes, levels, scores, commit",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.explain.queue_tree import share_figures, tree_of
+from coordinator.explain.queues.queue_tree import share_figures, tree_of
 from coordinator.jobs.state import (
     FailedEviction,
     JobState,
@@ -85,6 +85,19 @@ def _figures(
         for name, figures in amounts_of.items()
     }
     return {name: figures for name, figures in shown.items() if figures or name == "allocated"}
+
+
+def attempts(state: JobState) -> dict[str, int]:
+    """The job's turns by result, and the statements that the ledger refused."""
+    tries = state.turn_results
+    return {
+        "placed": tries.placed,
+        "nominated": tries.nominated,
+        "infeasible": tries.infeasible,
+        "trueConflicts": tries.conflict_true,
+        "readConflicts": tries.conflict_read,
+        "shards": tries.shards.bit_count(),
+    }
 
 
 def victims(state: JobState) -> dict[str, Any] | None:

@@ -20,11 +20,12 @@ from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.explain.advice import advice, next_step
 from coordinator.explain.ended_job import ended_job, explain_ended
-from coordinator.explain.estimate import estimate, gang, preemption_delay, quota, victims
+from coordinator.explain.estimate import attempts, estimate, gang, preemption_delay, quota, victims
 from coordinator.explain.job_story import minimum_of, story_of
 from coordinator.explain.past_story import past_story
 from coordinator.explain.probe import WorkerFindings, look, look_here
-from coordinator.explain.queue_position import holders, place_in_queue
+from coordinator.explain.queues.queue_position import holders, place_in_queue
+from coordinator.explain.receipt.service_receipt import EarlierWaits, job_receipt
 from coordinator.explain.subject import ExplainTarget, find_subject
 from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry
@@ -38,6 +39,7 @@ from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleF
 from shard_worker.inquiry.funnel import Funnel
 from shared.codec.packed import replace
 from shared.messages.messages import HOLDING, UNSUCCESSFUL, Level, OutcomeCode, TaskState
+from shared.slices import in_slices
 from shared.units.amount_text import by_name, name_of, plural
 from shared.units.quantity import quantity
 from shared.units.times import rfc3339
@@ -84,15 +86,32 @@ class Explainer:
         self._pasts: dict[int, Story] = {}
         """Stories before :attr:`_since`, which do not change any more."""
 
-    async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """``kind``: Pod, PodGroup or Job. Raises Problem (404, 429)."""
+    async def explain(
+        self, kind: str, namespace: str, name: str, *, with_receipt: bool = False
+    ) -> dict[str, Any]:
+        """``kind``: Pod, PodGroup or Job. ``with_receipt``: also what the job waited for, which
+        takes a walk over all jobs. Raises Problem (404, 429)."""
         registry = self._registry()
         if (document := ended_job(registry, kind, namespace, name)) is not None:
             answer = explain_ended(document, self._events_of(document.key), self._clock())
             return {"apiVersion": API_VERSION, "kind": "Explanation", **answer}
         subject = find_subject(self._core, registry, kind, namespace=namespace, name=name)
         with self._inquiries.turnstile(asker()):
-            return await self._explain(kind, subject)
+            answer = await self._explain(kind, subject)
+            state = self._core.order.known(subject.jid)
+            if not with_receipt or state is None:  # deleted meanwhile, and its waits with it
+                return answer
+            return answer | {"receipt": await self._receipt(state)}
+
+    async def _receipt(self, state: JobState) -> dict[str, Any]:
+        before = None
+        if state.job.created < self._since:
+            past = await self._past(state)
+            before = EarlierWaits(self._since, None if past is None else past.waits)
+        names, now = self._registry().slots.names, self._clock()
+        return await in_slices(
+            job_receipt(self._core, self._stories, state, now, names, before=before)
+        )
 
     # --- the answer -----------------------------------------------------------------------------
 
@@ -198,7 +217,7 @@ class Explainer:
             "position": place.position or None,
             "waiting": place.of,
             "ahead": place.ahead,
-            "attempts": self._attempts(state),
+            "attempts": attempts(state),
             "places": self._places(state),
             "story": story_of(core, state, story, subject.tix, past=past, events=events),
         }
@@ -219,17 +238,6 @@ class Explainer:
         order = self._core.order
         missing = (order.contexts.usage_missing(), order.picking.usage.missing())
         return [*reports, *({"message": message} for message in missing if message)]
-
-    def _attempts(self, state: JobState) -> dict[str, int]:
-        tries = state.turn_results
-        return {
-            "placed": tries.placed,
-            "nominated": tries.nominated,
-            "infeasible": tries.infeasible,
-            "trueConflicts": tries.conflict_true,
-            "readConflicts": tries.conflict_read,
-            "shards": tries.shards.bit_count(),
-        }
 
     def _places(self, state: JobState) -> list[dict[str, Any]]:
         """The nodes of its tasks; with levels where only one shard ever placed it."""

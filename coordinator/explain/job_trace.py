@@ -17,7 +17,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.errors import Problem
-from coordinator.explain.queue_position import place_in_queue
+from coordinator.explain.queues.queue_position import place_in_queue
 from coordinator.explain.subject import find_subject
 from coordinator.intake.admission.registry import Registry
 from coordinator.jobs.pending_order import PendingQueue

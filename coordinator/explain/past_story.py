@@ -21,13 +21,15 @@ from coordinator.objects.story_texts import (
     stopped_text,
 )
 from coordinator.objects.timeline import Audience, Happening, Story
-from shared.messages.messages import ALLOCATE, Placement, TaskState
+from coordinator.objects.wait_log import WaitLog, least_running
+from shared.messages.messages import ALLOCATE, HOLDING, Placement, TaskState
 
 
 def past_story(core: Coordinator, state: JobState, events: Sequence[PastEvent]) -> Story:
     """The story as a leader would have recorded it: what the ledger judged and the cluster said.
     Why the job waited in between is written down nowhere."""
     story, evicted = Story(state.job.tasks), set[int]()
+    story.waits = past_waits(state, events)
     for event in events:
         match event:
             case PastPlacement():
@@ -45,6 +47,28 @@ def past_story(core: Coordinator, state: JobState, events: Sequence[PastEvent]) 
             case PastStates():
                 pass
     return story
+
+
+def past_waits(state: JobState, events: Sequence[PastEvent]) -> WaitLog:
+    """When its waits began and ended; their reasons are not in the history."""
+    log, least = WaitLog(state.job.created), least_running(state)
+    holding, running = set[int](), set[int]()
+    for event in events:
+        match event:
+            case PastPlacement() if not event.is_nomination:
+                holding.update(event.tasks)
+                if len(holding) >= least:
+                    log.gang_placed(event.at)
+            case PastStates():
+                if event.state in (TaskState.RUNNING, TaskState.SUCCEEDED):
+                    running.update(event.tasks)
+                elif event.state not in HOLDING:
+                    holding.difference_update(event.tasks)
+                    running.difference_update(event.tasks)
+                log.tasks_changed(event.state, event.at, runs=len(running) >= least)
+            case _:
+                pass
+    return log
 
 
 def _placed(event: PastPlacement) -> Happening:

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.plan import Plan, Planned, PlanVerdict
-from coordinator.explain.queue_position import holders
+from coordinator.explain.queues.queue_position import holders
 from shard_worker.inquiry.findings import InquiryFinding
 from shared.messages.messages import ALLOCATE
 from shared.messages.reason import Reason

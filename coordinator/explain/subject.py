@@ -8,7 +8,8 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.errors import not_found
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, unread
+from coordinator.intake.documents.kinds import BY_KIND, NATIVE_POD_GROUP, unread
+from shared.model.groups import group_key
 
 _UID = 37
 """Length of the suffix that a Job's PodGroup name has: a dash and a uid."""
@@ -25,7 +26,7 @@ class ExplainTarget:
 def find_subject(
     core: Coordinator, registry: Registry, kind: str, *, namespace: str, name: str
 ) -> ExplainTarget:
-    """``kind``: Pod, PodGroup of either dialect, or Job. Raises Problem (404)."""
+    """``kind``: Pod, Job, or PodGroup of either dialect or of Kubernetes. Raises Problem (404)."""
     key = f"{namespace}/{name}"
     subject: ExplainTarget | None = None
     match kind:
@@ -34,8 +35,10 @@ def find_subject(
             subject = _member(registry, namespace, name) if packed is None else None
             if packed is not None:
                 subject = ExplainTarget(*unpack_task(packed))
-        case registry.group_kind if key in registry.groups:
-            subject = ExplainTarget(registry.groups[key])
+        case registry.group_kind | NATIVE_POD_GROUP.kind if (
+            at := group_key(kind, key)
+        ) in registry.groups:
+            subject = ExplainTarget(registry.groups[at])
         case "Job" if key in registry.batch_jobs:
             subject = ExplainTarget(registry.batch_jobs[key])
         case "PodGroup" if (job := f"{namespace}/{name[:-_UID]}") in registry.batch_jobs:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
+
 from coordinator.intake.documents.index import Keys
+from coordinator.objects.wait_log import WaitLog
 from shared.messages.messages import Placement, TaskState
 
 PARTS = 64
@@ -24,6 +26,8 @@ ALL_HAPPENINGS = 200_000
 MOMENTS = 32
 """Maximum number of recorded starts and ends of tasks per job, each of many tasks at once."""
 
+_RAN = (TaskState.RUNNING, TaskState.SUCCEEDED)
+
 
 class Audience(Enum):
     """The objects that an event is about."""
@@ -33,8 +37,7 @@ class Audience(Enum):
     WAITING = "the job, and those of its tasks that wait"
 
 
-@dataclass(slots=True)
-class Happening:
+class Happening(msgspec.Struct, gc=False):
     """Something that happened to a job or a cluster object, and how often."""
 
     number: int
@@ -69,18 +72,17 @@ class Happening:
         return None
 
 
-@dataclass(slots=True)
-class Story:
+class Story(msgspec.Struct, gc=False):
     """The changes and events of one job. ``parts``: (version, tasks that changed, None for all),
     oldest first."""
 
     tasks: int
     version: int = 0
-    parts: list[tuple[int, Sequence[int] | None]] = field(default_factory=list)
+    parts: list[tuple[int, Sequence[int] | None]] = msgspec.field(default_factory=list)
     floor: int = 0
     """Up to this version, which tasks changed is no longer known."""
-    happenings: list[Happening] = field(default_factory=list)
-    moments: list[tuple[TaskState, float, Sequence[int]]] = field(default_factory=list)
+    happenings: list[Happening] = msgspec.field(default_factory=list)
+    moments: list[tuple[TaskState, float, Sequence[int]]] = msgspec.field(default_factory=list)
     refusal: str = ""
     """Reason for which its last turn was refused; "" if it was not."""
     word: str = ""
@@ -89,6 +91,21 @@ class Story:
     """When that reason was reported, seconds since 1970; None before the first."""
     placed_since: float | None = None
     """When the job was placed first since it waited last; None before that."""
+    waits: WaitLog | None = None
+    """None before a reason to wait; see :meth:`wait_log`."""
+    shortage: tuple[str, float] | None = None
+    """Why and since when the gang last lacked a part of its minimum; None if it never did. Members
+    beyond the minimum that wait are no shortage."""
+
+    def wait_log(self, created: float) -> WaitLog:
+        """Its waits. Those of a single task that never had a reason to wait follow from the rest of
+        the story: so most jobs need no log."""
+        if self.waits is not None:
+            return self.waits
+        if self.tasks > 1:
+            return WaitLog(created)
+        ran = next((at for state, at, _ in self.moments if state in _RAN), None)
+        return WaitLog(created, placed=self.placed_since, started=ran, is_over=ran is not None)
 
     def remember(self, state: TaskState, at: float, tasks: Sequence[int]) -> None:
         """Record when tasks started or ended."""

@@ -9,6 +9,7 @@ from aiohttp import web
 from coordinator.api.auth.authorization import may_plan, may_write
 from coordinator.api.debugging import Debugging, debug_routes
 from coordinator.api.parser.pool import Parsers
+from coordinator.api.read.queue_pairs import queue_pairs_routes
 from coordinator.api.read.queue_tree import queue_tree_routes
 from coordinator.api.read.snapshot import record_routes
 from coordinator.api.read.streaming import Streams
@@ -18,6 +19,7 @@ from coordinator.api.write.handlers import WriteDependencies, write_routes
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.worker_client import Shards
 from coordinator.explain.job_trace import Tracer
+from coordinator.explain.queues.pair_hours import PairHours
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.intake import Intake
 from coordinator.intake.principal import CALLER
@@ -37,6 +39,7 @@ def service_routes(
     parsers: Parsers,
     streams: Streams,
     history: Path,
+    pair_hours: PairHours,
 ) -> list[web.RouteDef]:
     """Explanations, plans and traces, the record of a snapshot, and whatever writes one object."""
 
@@ -62,5 +65,6 @@ def service_routes(
         *debug_routes(Debugging(core, shards, lambda: names().slots.names)),
         *record_routes(core),
         *queue_tree_routes(core),
+        *queue_pairs_routes(core, pair_hours),
         *write_routes(door),
     ]

@@ -27,6 +27,12 @@ OWN = (
         LABORATORY,
     ),
     CommandEntry(
+        "lab",
+        "laboratory.cli.lab.lab",
+        "Play a recorded week under policies, on virtual time, and compare",
+        LABORATORY,
+    ),
+    CommandEntry(
         "chaos",
         "laboratory.cli.chaos.chaos",
         "Break things on purpose, and check histories",

@@ -18,25 +18,26 @@ from __future__ import annotations
 from coordinator.intake.documents.kinds import (
     ATTACHED,
     JOB,
-    KAI_POD_GROUP,
     KINDS,
     POD,
-    POD_GROUP,
+    POD_GROUPS,
     Kind,
 )
 from coordinator.intake.principal import TokenRole
 
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
 QUEUE_TREE = "/apis/quadrant.dev/v1alpha1/queuetree"
+QUEUE_PAIRS = "/apis/quadrant.dev/v1alpha1/queuepairs"
 SHADOW = "/apis/quadrant.dev/v1alpha1/shadow"
 _DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
 """Kinds requested by POST that change nothing."""
+_OF_QUEUES = (POD, *POD_GROUPS, JOB, *ATTACHED)
 _SUBMITTED = frozenset(
     (
-        *((kind.group, kind.plural) for kind in (POD, POD_GROUP, KAI_POD_GROUP, JOB, *ATTACHED)),
+        *((kind.group, kind.plural) for kind in _OF_QUEUES),
         ("quadrant.dev", "lists"),
     )
 )
@@ -63,7 +64,10 @@ def needed(method: str, route: str | None) -> TokenRole | None:
 
 
 _EVERYWHERE = frozenset(
-    (*(f"{_base(kind)}/{kind.plural}" for kind in KINDS if kind.namespaced), RECORD, QUEUE_TREE)
+    (
+        *(f"{_base(kind)}/{kind.plural}" for kind in KINDS if kind.namespaced),
+        *(RECORD, QUEUE_TREE, QUEUE_PAIRS),
+    )
 )
 """Routes that show all namespaces. ``/stream`` does as well, but filters by what its caller may
 see; otherwise it would be useless to a tenant."""

@@ -6,7 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.api.discovery.operations import NAME, NAMESPACE_PARAMETER, answers, path, query
-from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, POD, POD_GROUP, SHARD
+from coordinator.intake.documents.kinds import (
+    JOB,
+    POD,
+    POD_GROUPS,
+    SHARD,
+)
 
 Json = dict[str, Any]
 _OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -49,7 +54,7 @@ _TRACE_BOUNDS: list[Json] = [
 def own_operations(api_version: str) -> Json:
     """Path -> operations on it, for one group and version."""
     paths: Json = {}
-    for kind in (POD, POD_GROUP, KAI_POD_GROUP, JOB):
+    for kind in (POD, *POD_GROUPS, JOB):
         if kind.api_version == api_version:
             root = f"/{'apis' if kind.group else 'api'}/{api_version}"
             explain = f"{root}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"
@@ -81,6 +86,10 @@ def _of_our_group(root: str) -> Json:
         f"{root}/record": {"get": _operation("readRecord", "Beside the objects.", _OBJECT)},
         f"{root}/queuetree": {
             "get": _operation("readQueueTree", "KAI's queues, and who is next.", _OBJECT)
+        },
+        f"{root}/queuepairs": {
+            "get": _operation("readQueuePairs", "What queues lack, and who has it.", _OBJECT)
+            | {"parameters": [query("resource", {"type": "string"}, "Only this resource.")]}
         },
         f"{root}/status": {"get": _operation("readStatus", "Counts of everything.", _OBJECT)},
     }

@@ -10,7 +10,7 @@ from aiohttp import web
 from coordinator.api.auth.roles import QUEUE_TREE
 from coordinator.core.coordinator import Coordinator
 from coordinator.errors import Problem
-from coordinator.explain.queue_tree import order_json, order_of, tree_json, tree_of
+from coordinator.explain.queues.queue_tree import order_json, order_of, tree_json, tree_of
 from shared.policy.model import Dialect
 
 

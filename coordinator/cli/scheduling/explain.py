@@ -120,13 +120,20 @@ def explain(
 
 
 def explained(
-    subject: ExplainSubject, *, namespace: str | None, connection: Connection
+    subject: ExplainSubject,
+    *,
+    namespace: str | None,
+    connection: Connection,
+    with_receipt: bool = False,
 ) -> dict[str, Any]:
-    """The server's explanation of what a user named."""
+    """The server's explanation of what a user named. ``with_receipt``: with the parts of its
+    wait."""
     from coordinator.cli.client.session import session
 
     with session(connection, namespace=namespace) as api:
-        return first_found(subject_paths(api, subject, "explain"), api.client.get)
+        query = {"receipt": "true"} if with_receipt else None
+        paths = subject_paths(api, subject, "explain")
+        return first_found(paths, lambda path: api.client.get(path, query))
 
 
 def subject_paths(api: ServerSession, subject: ExplainSubject, verb: str) -> list[str]:

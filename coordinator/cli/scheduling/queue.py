@@ -115,6 +115,48 @@ def queue_order(*, output: Output = "", connection: Connection) -> None:
         write_form(form, {"kind": "QueueOrder", "order": tree["order"]})
 
 
+@app.command("pairs")
+def show_pairs(
+    *,
+    resource: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Only this resource; otherwise accelerators, or cpu if none"
+        ),
+    ] = "",
+    output: Output = "",
+    connection: Connection,
+) -> None:
+    """Show what queues lack of their share, and which queues have it instead
+
+    FROM is a queue that borrows, or (free) for amounts that are free and cannot be used yet (by a
+    gang, or on nodes that are too small). The pairs of a resource sum exactly to what its queues
+    lack. HOURS: since the coordinator began to lead. Then, for each queue that lacks something,
+    what reclaim may take back.
+
+    Examples:
+
+      quadrant queue pairs --resource cpu
+
+      quadrant queue pairs -o json
+    """
+    from coordinator.cli.client.session import session
+    from coordinator.cli.output.printing import TextColumns, form_of, write, write_form
+    from coordinator.cli.output.terminal import width_of
+    from coordinator.cli.scheduling import queue_pairs
+
+    form = form_of(output)
+    with session(connection) as api:
+        answer = queue_pairs.read_pairs(api, resource)
+    if not form.table:
+        write_form(form, answer)
+        return
+    if rows := list(queue_pairs.pair_rows(answer)):
+        TextColumns(queue_pairs.HEADS, width=width_of(sys.stdout)).rows(rows)
+        write("\n")
+    write("".join(f"{line}\n" for line in queue_pairs.sentences(answer)))
+
+
 @app.command("shares")
 def queue_shares(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Queues and Nodes, YAML or JSON")],
@@ -149,7 +191,7 @@ def queue_shares(
     from coordinator.cli.output.printing import form_of, write_form
     from coordinator.cli.scheduling import kai_queues
     from coordinator.cli.scheduling.queue_shares import shares_of
-    from coordinator.explain.queue_tree import k_value
+    from coordinator.explain.queues.queue_tree import k_value
 
     form = form_of(output)
     k = Fraction(1) if policy is None else k_value(read_policy(policy))

@@ -48,8 +48,8 @@ class DemoOptions:
             "--columns",
             metavar="NAME=COLUMN,...",
             rich_help_panel=TRACE,
-            help="Columns of a CSV trace for submit (date-time or seconds), duration (seconds), "
-            "gpus and queue; e.g. submit=time,gpus=n",
+            help="Columns of a CSV trace as in quadrant lab: submit (date-time or seconds), "
+            "duration, gpus, queue; e.g. submit=time,duration=run ms,gpus=n",
         ),
     ] = None
     jobs: Annotated[

@@ -32,6 +32,8 @@ from laboratory.cli.stack import (
 )
 from laboratory.history.figures import read_figures
 from laboratory.history.utilisation import Busy
+from laboratory.lab.trace import read_trace
+from laboratory.lab.week import WeekError
 from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     CPU,
@@ -42,7 +44,7 @@ from laboratory.workloads.generators import (
     queue_items,
     seeded_workload,
 )
-from laboratory.workloads.trace import Trace, TraceError, parse_columns, read_trace
+from laboratory.workloads.trace import Trace
 
 DEFAULT_JOBS = 2000
 HOPELESS_SECONDS = 5.0
@@ -91,9 +93,8 @@ def load_trace(options: DemoOptions) -> Trace:
         capacity = options.nodes * options.units
         jobs = options.jobs or DEFAULT_JOBS
         return seeded_workload(jobs=jobs, seed=options.seed, capacity=capacity)
-    with as_command_errors(TraceError):
-        columns = None if options.columns is None else parse_columns(options.columns)
-        return read_trace(options.trace, columns=columns, limit=options.jobs)
+    with as_command_errors(WeekError):
+        return read_trace(options.trace, columns=options.columns, limit=options.jobs)
 
 
 async def _run(run: DemoRun, space: Workspace, console: Console) -> int:
@@ -124,7 +125,7 @@ def _announce(run: DemoRun, progress: RunProgress, word: str) -> None:
         f"in {run.options.shards} shards, mode {run.options.mode.value}"
     )
     for reason, count in trace.unusable.items():
-        progress.warn(f"{count:,} lines of the trace were left out: {reason}")
+        progress.warn(f"{count:,} rows of the trace were left out: {reason}")
     if run.hopeless:
         progress.warn(
             f"{run.hopeless:,} jobs are wider than the {shape.capacity:,} {word} there are and "

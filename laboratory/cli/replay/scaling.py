@@ -39,12 +39,16 @@ def scaling(
         typer.Option(
             "--columns",
             metavar="NAME=COLUMN,...",
-            help="Columns of a CSV trace for submit, duration (seconds), gpus and queue",
+            help="Columns of a CSV trace as in quadrant lab: submit, duration, gpus, queue; also "
+            "computed (duration=end-start), with a unit (submit=ts ms)",
         ),
     ] = None,
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, help="First N jobs by submission, all of them at once")
     ] = 5000,
+    allow_dropped: Annotated[
+        bool, typer.Option("--allow-dropped", help="Go on with more than 1% of the rows unusable")
+    ] = False,
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, max=MOST_NODES, help="Number of nodes")
     ] = 80,
@@ -91,7 +95,7 @@ def scaling(
     sharding in packing and order, and not the scheduler's speed, which quadrant demo and quadrant
     bench measure.
 
-      quadrant scaling philly.csv.gz --columns submit=timestamp,gpus=num_gpus,queue=cluster
+      quadrant scaling jobs.csv --columns submit=time,duration=end-start,queue=team
     """
     from laboratory.scenarios.scaling import ScalingBacklog, UnfitBacklog, compare
     from laboratory.workloads.generators import ClusterShape
@@ -99,7 +103,7 @@ def scaling(
     from shared.policy.volcano import DEFAULT_POLICY
 
     shape = ClusterShape(nodes, gpus_per_node)
-    read = _trace(trace, columns, jobs, shape)
+    read = _trace(trace, columns, jobs, shape, allow_dropped=allow_dropped)
     chosen = DEFAULT_POLICY if policy is None else read_policy(policy)
     backlog = ScalingBacklog(read, shape, speedup, WorkerMode(mode.value), chosen)
     pairs = list(product(_numbers(shards), range(1, seeds + 1)))
@@ -116,12 +120,17 @@ def scaling(
             Console(soft_wrap=True).print(_table(compared, backlog))
 
 
-def _trace(file: Path, columns: str | None, jobs: int, shape: ClusterShape) -> Trace:
+def _trace(
+    file: Path, columns: str | None, jobs: int, shape: ClusterShape, *, allow_dropped: bool
+) -> Trace:
     """The first jobs of a trace; all of them fit an empty cluster."""
-    from laboratory.workloads.trace import TraceError, parse_columns, read_trace
+    from laboratory.lab.trace import read_trace
+    from laboratory.lab.week import WeekError, dropped_text
 
-    with as_command_errors(TraceError):
-        read = read_trace(file, columns=parse_columns(columns) if columns else None, limit=jobs)
+    with as_command_errors(WeekError):
+        read = read_trace(file, columns=columns, limit=jobs, allow_dropped=allow_dropped)
+    if lost := dropped_text(read.unusable):
+        sys.stderr.write(f"{file}: left out {lost}\n")
     widest = int(read.width.max())
     if widest > shape.capacity:
         raise CommandError(

@@ -76,6 +76,14 @@ async def settled(service: Running, *, bound: int) -> None:
     raise AssertionError("the partition was not stored")
 
 
+async def tried(service: Running) -> None:
+    """Until a turn found no place, and nothing is under way: what an open turn holds is missing
+    from the totals."""
+    await service.until(
+        lambda status: status["outcomes"].get("infeasible", 0) > 0 and not status["open_turns"]
+    )
+
+
 async def _partition(service: Running) -> int:
     ledger = RedisLedger(service.service._settings.redis_url or "")
     try:
@@ -90,7 +98,9 @@ def asking(service: Running) -> ClientSession:
     return ClientSession(service.url)
 
 
-async def explained(service: Running, name: str, *, kind: str = "jobs") -> Item:
+async def explained(
+    service: Running, name: str, *, kind: str = "jobs", with_receipt: bool = False
+) -> Item:
     root = {
         "jobs": "/apis/batch.volcano.sh/v1alpha1",
         "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
@@ -98,7 +108,10 @@ async def explained(service: Running, name: str, *, kind: str = "jobs") -> Item:
     }[kind]
     async with (
         asking(service) as client,
-        client.post(f"{root}/namespaces/default/{kind}/{name}/explain") as answer,
+        client.post(
+            f"{root}/namespaces/default/{kind}/{name}/explain",
+            params={"receipt": "true"} if with_receipt else {},
+        ) as answer,
     ):
         body: Item = await answer.json()
         assert answer.status == 200, body

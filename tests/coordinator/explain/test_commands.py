@@ -14,7 +14,7 @@ import pytest
 from coordinator.cli.scheduling.explain_text import explanation
 from laboratory.cli.app import run
 from tests.builders.objects import GPU, Item, a_list, queue
-from tests.coordinator.explain.cluster import job, node, settled
+from tests.coordinator.explain.cluster import job, node, settled, tried
 from tests.end_to_end.one_process.harness import Running, running, submit
 
 
@@ -46,7 +46,7 @@ async def test_explain_in_text_and_json(
         await submit(service, job("runs", 2, gpus=5))
         await settled(service, bound=2)
         await submit(service, job("wide", 3, gpus=2))
-        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        await tried(service)
         code, text, _ = await shell.type("explain", "job", "default/wide")
         pod, pod_text, _ = await shell.type("explain", "pod", "wide-worker-2", "-n", "default")
         as_json, report, _ = await shell.type("explain", "job", "wide", "-o", "json")

@@ -99,6 +99,7 @@ async def test_a_reclaim_is_foreseen_and_happens(
         own = [job("first", 1, queue="poor"), job("second", 1, queue="poor")]
         plan = await planned(service, *own, job("third", 2, queue="poor"))
         await submit(service, *own)
+        await service.until(lambda status: status["jobs"]["pending"] == 0)
         await at_rest(service)
         runs = await nodes_of(service)
     first, second, third = plan["jobs"]

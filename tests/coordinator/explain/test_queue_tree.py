@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.explain.queue_tree import order_of, tree_of
+from coordinator.explain.queues.queue_tree import order_of, tree_of
 from tests.builders.objects import kai_group, kai_queue, node
 from tests.coordinator.objects.test_kai import GPUS, KAI, member
 from tests.coordinator.objects.world import World, placed

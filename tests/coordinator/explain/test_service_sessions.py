@@ -10,7 +10,16 @@ from typing import Any
 from coordinator.service.metrics.pending_counts import reasons_in_steps
 from shared.slices import at_once
 from tests.builders.objects import GPU, Item, a_list, hyper_node, queue
-from tests.coordinator.explain.cluster import asking, explained, gang, job, node, role, settled
+from tests.coordinator.explain.cluster import (
+    asking,
+    explained,
+    gang,
+    job,
+    node,
+    role,
+    settled,
+    tried,
+)
 from tests.end_to_end.one_process.harness import Running, running, submit
 
 NEAR = """
@@ -41,12 +50,13 @@ async def words(service: Running, name: str) -> dict[str, Any]:
             body: Item = await answer.json()
         async with client.get("/api/v1/namespaces/default/events") as answer:
             events = (await answer.json())["items"]
+    await service.until(lambda status: not status["open_turns"])
+    top = at_once(reasons_in_steps(core, names=[]))  # counted without what an open turn holds
     printed = [
         event["message"].partition(":")[0]
         for event in events
         if event["involvedObject"]["name"].startswith(name) and event["type"] == "Warning"
     ]
-    top = at_once(reasons_in_steps(core, names=[]))
     status = body["status"]
     return {
         "explanations": status["explanations"][0]["reason"],
@@ -70,7 +80,7 @@ async def test_a_gang_larger_than_every_rack_gets_that_reason_and_a_remedy(
         )
         await settled(service, bound=0)
         await submit(service, close(job("near", 3, gpus=4), 1))
-        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        await tried(service)
         explanation = await explained(service, "near")
         everywhere = await words(service, "near")
     assert explanation["reason"] == "TopologyPlacementFailed"
@@ -103,7 +113,7 @@ async def test_pods_that_keep_apart_are_counted_by_their_rule(
         await submit(service, *hosts)
         await settled(service, bound=0)
         await submit(service, gang("spread", [web], minimum=3))
-        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        await tried(service)
         explanation = await explained(service, "spread")
         everywhere = await words(service, "spread")
     assert explanation["reason"] == "NotEnoughResources" == everywhere["explanations"]
@@ -231,7 +241,7 @@ async def test_a_pod_that_asks_for_nothing_is_explained_by_backfill(
         await submit(service, node("a", unschedulable=True))
         await settled(service, bound=0)
         await submit(service, gang("nothing", [role("worker", 1, {})], minimum=1))
-        await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
+        await tried(service)
         explanation = await explained(service, "nothing")
         everywhere = await words(service, "nothing")
     assert explanation["reason"] == everywhere["explanations"] == "NoMatchingNodes"

@@ -28,9 +28,6 @@ PLACED_SECONDS = 15.0
 SLOW_MACHINE = 8.0
 """Factor of all times where others compete for the processors."""
 STOPPED_SECONDS = 10.0
-STRIKES_OF_A_TREE = 3
-"""To start a tree takes longer than most recoveries, and the supervisor gives up a process that
-dies five times in a minute."""
 KILL, END, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
 
 RAYLET, STORE, DASHBOARD = "the raylet", "the control store of Ray", "the dashboard of Ray"

@@ -10,17 +10,23 @@ import pytest
 from rich.console import Console
 
 from coordinator.api.auth.token_file import read_tokens_file
+from coordinator.intake.intake import Intake
 from coordinator.intake.principal import TokenRole
 from coordinator.supervisor.supervisor import COORDINATOR
 from laboratory.chaos.faults import InjectedFault
 from laboratory.chaos.hostile_tenant import (
     DOCUMENT_BYTES,
+    MEMBERS,
     NAMESPACE,
     QUEUE,
+    QUEUES,
+    Hostile,
     documents,
     queue_names,
+    queues,
 )
 from laboratory.chaos.judgement import LOST_WITHIN_SECONDS, explains
+from laboratory.chaos.load import cluster
 from laboratory.chaos.plan import (
     CLUSTER,
     LEADER,
@@ -33,6 +39,8 @@ from laboratory.chaos.plan import (
 from laboratory.chaos.report import ChaosReport
 from laboratory.chaos.response_times import ResponseTimes
 from laboratory.chaos.tokens import Tokens
+from laboratory.workloads.generators import ClusterShape
+from shared.policy.model import Dialect
 from shared.policy.reading import load_yaml
 
 
@@ -63,6 +71,22 @@ def test_the_tenant_may_do_little(tmp_path: Path) -> None:
     assert submit.queues == frozenset([QUEUE, *queue_names()]) and submit.namespaces == frozenset(
         [NAMESPACE]
     )
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_the_tenants_pods_and_queues_are_taken_under_each_dialect(dialect: Dialect) -> None:
+    """An attack whose objects are refused would strike nobody."""
+    of_kai = dialect is Dialect.KAI
+    tree = cluster(ClusterShape(nodes=1, units=8), [], of_kai=of_kai)
+    intake, sent = Intake(dialect=dialect), [*tree, *queues(of_kai=of_kai)]
+    sent += Hostile([""], "", "", of_kai=of_kai).pods_in_many_queues()
+    sent += Hostile([""], "", "", of_kai=of_kai, _round=1).group_of_pods()
+    outcome = intake.admit(sent, 1.0)
+    assert not outcome.refused
+    jobs = list(intake.registry.jobs.values())
+    assert len({job.queue for job in jobs}) == QUEUES + 1
+    groups = [job for job in jobs if job.kind == "PodGroup"]
+    assert [(group.queue, group.tasks) for group in groups] == [(QUEUE, MEMBERS - 1)]
 
 
 @pytest.mark.parametrize(

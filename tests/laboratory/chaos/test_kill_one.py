@@ -75,7 +75,7 @@ def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: RunDirecto
     ]
     assert recovery.in_order()[1].what == "the coordinator noticed: ActorDiedError: it died"
     assert recovery.in_order()[3].what.endswith("shard-1")
-    assert stage.child.wait(timeout=10) == -9
+    assert stage.child.wait(timeout=60) == -9
 
 
 def test_a_recovery_without_a_successor_is_incomplete(stage: RunDirectory) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ COMMAND = ["chaos", "run", "--seed", "4", "--duration", "30", "-o", "json"]
 COMMAND += ["--post-limit", "0"]  # how long others wait on a busy machine is no part of the test
 
 
-def test_no_kill_loses_or_repeats_anything() -> None:
+def test_no_kill_loses_or_repeats_anything(empty_dir: Path) -> None:
     completed = subprocess.run(
         [sys.executable, "-m", "laboratory.cli", *COMMAND],
         env={**os.environ, "COLUMNS": "200"},

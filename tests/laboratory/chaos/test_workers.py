@@ -33,6 +33,8 @@ pytestmark = [
 ]
 
 DEADLINE_SECONDS = 2.0
+MORE_SEEDS = range(50, 70, 2)
+"""Of workers that are killed upon a commit, and not frozen before."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,12 +70,16 @@ async def struck_at_work(
     return await striking
 
 
-@pytest.mark.parametrize("seed", range(examples(12, least=2)))
+@pytest.mark.parametrize("seed", range(examples(24, least=2)))
 async def test_sigkill_of_a_worker_loses_nothing_and_binds_nothing_twice(
     stack: Stack, seed: int
 ) -> None:
     """Killed after a seeded moment, just when it has committed something; every other seed freezes
     it then for a while, so that more turns are sent to it before it dies."""
+    await kill_a_worker(stack, seed)
+
+
+async def kill_a_worker(stack: Stack, seed: int) -> None:
     rng = random.Random(seed)
     victim = rng.randrange(SHARDS)
     await stack.submit(workload(seed, rng))
@@ -93,14 +99,15 @@ async def test_sigkill_of_a_worker_loses_nothing_and_binds_nothing_twice(
 @pytest.mark.all
 async def test_some_of_them_died_between_a_commit_and_its_answer(stack: Stack) -> None:
     """At least one worker died between a commit and its answer, so the tests above covered that
-    case."""
-    status = await stack.api.status()
-    if not status["workers_lost"]:
-        pytest.skip("no worker was killed in this run")
-    committed = (await stack.report()).summary.committed
-    untold = committed - status["statements"]["committed"]
-    print(f"{untold} of {committed} statements were committed and never told")  # noqa: T201
-    assert untold > 0
+    case. Whether a worker was quicker than its killer is chance: where all were, more die."""
+    for seed in MORE_SEEDS:
+        committed = (await stack.report()).summary.committed
+        untold = committed - (await stack.api.status())["statements"]["committed"]
+        print(f"{untold} of {committed} statements were committed and never told")  # noqa: T201
+        if untold > 0:
+            return
+        await kill_a_worker(stack, seed)
+    raise AssertionError(f"each of {len(MORE_SEEDS)} more workers was quicker than its killer")
 
 
 @pytest.mark.all

@@ -9,7 +9,7 @@ from laboratory.replay.outcome import ReplayResult
 from laboratory.replay.sharded import ShardedRun, deal, run_sharded
 from shard_worker.view.mode import Mode
 from shared.model.node_devices import ASSIGNED, REGISTER
-from tests.builders.objects import priority_class, queue
+from tests.builders.objects import hyper_node, priority_class, queue
 from tests.laboratory.replay.build import (
     Json,
     case,
@@ -62,6 +62,19 @@ def test_running_and_foreign_pods_keep_their_nodes() -> None:
 @pytest.mark.parametrize(("mode", "bound"), [(Mode.SOFT, 12), (Mode.HARD, 0)])
 def test_a_gang_wider_than_a_shard_starts_unless_borders_are_walls(mode: Mode, bound: int) -> None:
     assert len(sharded(*FOUR, *gang("wide", pods=12), mode=mode).binds) == bound
+
+
+@pytest.mark.parametrize(("shards", "mode"), [(1, Mode.NONE), (2, Mode.NONE), (3, Mode.SOFT)])
+def test_the_surplus_of_a_soft_gang_stays_in_its_rack(shards: int, mode: Mode) -> None:
+    items = [hyper_node(f"r{k}", f"r{k}-0", f"r{k}-1") for k in range(4)]
+    items += [node(f"r{k}-{i}") for k in range(4) for i in range(2)]
+    items += gang("a", pods=7, minMember=3, networkTopology={"mode": "soft"})
+    under = policy("allocate", "gang", "predicates", "nodeorder", "network-topology-aware")
+    read = case(*items, under=under)
+    run = ShardedRun(shards=shards, mode=mode, seed=0)
+    result = run_sharded(read.policy, read.recorded, run, name=read.id)
+    assert len(result.binds) == 7
+    assert len({node_name.partition("-")[0] for node_name in result.binds.values()}) == 1
 
 
 @pytest.mark.parametrize("shards", [1, 2])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from coordinator.intake.admission.kai_charges import kai_charges
+from coordinator.jobs.charges.kai_charges import kai_charges
 from laboratory.scenarios.generate import (
     drawn_policy,
     kai_policy,

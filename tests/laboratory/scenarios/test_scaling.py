@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from laboratory.scenarios.scaling import (
 )
 from laboratory.simulation.policy_file import SeededPolicies
 from laboratory.simulation.run import Simulation
-from laboratory.simulation.virtual_time import CALM
+from laboratory.simulation.virtual_time import CALM, Network
 from laboratory.workloads.generators import (
     ClusterShape,
     job_items,
@@ -105,8 +106,9 @@ def test_a_mistake_is_told(tmp_path: Path, more: list[str], message: str) -> Non
     ("rows", "message"),
     [
         (["0,0,1"], "nothing to compare; give more jobs"),
-        (["0,1e308,1"], "line 2, column 'duration': 1e+308 must be at most"),
-        (["-1e308,1,1", "1e308,1,1"], "line 2, column 'submit': -1e+308 must be at most"),
+        (["0,3600000,1"], "durations look like milliseconds: median 3,600,000"),
+        (["-1e308,1,1", "1e308,1,1"], "submit 1e+308 s is too large"),
+        (["0,1,1", "0,,1"], "1 of 2 rows are left out (1 with no duration)"),
     ],
 )
 def test_a_trace_whose_runs_cannot_be_compared_is_refused(
@@ -169,6 +171,27 @@ def test_equal_queues_drift_apart_by_no_more_than_the_open_turns(
     assert simulation.over
     assert len(gaps) > 20
     assert max(gaps) <= (window - 1) * int(backlog.width.max())
+
+
+def test_a_calm_run_has_no_worker_of_another_version() -> None:
+    """Whatever its seed: one of 6 mod 11 has a rolling upgrade where faults are simulated."""
+    assert _started_at_once(Network())["worker of another version"] > 0
+    assert _started_at_once(CALM)["worker of another version"] == 0
+
+
+def _started_at_once(network: Network) -> Counter[str]:
+    """The faults of a run in which eight workers start."""
+    simulation = Simulation(
+        lambda: Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(8), mode="soft"),
+        policies=SeededPolicies(DEFAULT_POLICY),
+        kubelets=LocalCluster(),
+        mode=Mode.SOFT,
+        seed=6,
+        network=network,
+    )
+    simulation.submit([*node_items(SHAPE)])
+    simulation.run(until=simulation.timeline.now + 1.0)
+    return simulation.timeline.struck
 
 
 def _both_wait(order: Order) -> dict[int, int] | None:

@@ -74,8 +74,10 @@ def test_coordinator_dies_before_and_after(step: str) -> None:
         for label in (name, f"{name} asked", f"{name} answered"):
             expected, happened = _calm(SEEDS[number % len(SEEDS)])
             many = happened[label]
-            middle = (many + 1) // 2
-            for which in sorted({1, middle} if THOROUGH else {middle}) if many else ():
+            # The one in the middle meets work of every kind under way. Around the first one little
+            # is under way: CI tries it at the event itself, and not at its messages, too.
+            numbers = {(many + 1) // 2} | ({1} if THOROUGH and label == name else set())
+            for which in sorted(numbers) if many else ():
                 for before in (True, False) if THOROUGH else (random.random() < 0.5,):
                     played = play(expected, crash=(label, which, before))
                     how = f"{'before' if before else 'after'} {label}, number {which}"

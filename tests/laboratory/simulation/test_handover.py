@@ -24,7 +24,7 @@ from tests.builders.objects import hyper_node
 from tests.examples import examples
 
 NODES = 8
-SEEDS = examples(10)
+SEEDS = examples(20, least=2)
 FLIPS = 14
 
 

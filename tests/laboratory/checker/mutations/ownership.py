@@ -72,3 +72,10 @@ def a_shard_takes_the_node_of_another_for_its_own(history: History) -> None:
 def a_node_is_two_shards_own(history: History) -> None:
     shards = history.all("partition")[-1]["shards"]
     shards["0"] = [*shards["0"], shards["1"][0]]
+
+
+@breaks(Rule.EPOCH)
+def a_worker_records_the_states_of_tasks(history: History) -> None:
+    """Under its own epoch, which has not ended."""
+    status, worker = history.all("status")[10], history.all("commit")[0]
+    status["writer"], status["epoch"] = worker["writer"], worker["epoch"]

@@ -82,3 +82,32 @@ def what_begins_anew_has_not_ended(history: History) -> None:
     name = f"{history.jid('again')}.0"
     ends = [event for event in history.all("succeeded") if name in event["tasks"]]
     history.move(ends[0], before=ends[1])
+
+
+@breaks(Rule.ONE_EFFECT)
+def a_refused_statement_takes_effect(history: History) -> None:
+    _, statement = history.placing("next")
+    statement["verdict"] = "FIT"
+
+
+@breaks(Rule.TRANSITION)
+def a_job_gets_the_number_of_another(history: History) -> None:
+    taken = history.job("tolerant")
+    history.all("job")[3]["jobs"].append({**taken, "key": "ns/newcomer", "uid": "ns/newcomer#0"})
+
+
+@breaks(Rule.TRANSITION)
+def an_older_specification_returns(history: History) -> None:
+    before = deepcopy(history.job("next"))
+    history.job("next")["spec"] += 1
+    history.all("job")[-1]["jobs"].append(before)
+
+
+@breaks(Rule.TRANSITION)
+def two_jobs_are_the_same_object(history: History) -> None:
+    """Nothing in the cluster's events tells: they name the pods of both by one UID."""
+    job, uid = history.job("next"), history.job("odd")["uid"]
+    own, job["uid"] = job["uid"], uid
+    for event in history.events:
+        if event["src"] == "cluster" and "uids" in event:
+            event["uids"] = [uid if other == own else other for other in event["uids"]]

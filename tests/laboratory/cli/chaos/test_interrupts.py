@@ -47,11 +47,10 @@ def test_a_command_without_services_ends_at_ctrl_c(large_dump: Path, command: st
     [
         "bench basic --shards 2",
         # These are stopped by the same code as `bench basic`; an interrupt of `demo` is in
-        # `tests/end_to_end/real_processes`, too.
+        # `tests/end_to_end/real_processes`.
         *(
             pytest.param(command, marks=pytest.mark.thorough)
             for command in (
-                "demo --jobs 5000 --nodes 10 --shards 2",
                 "bench reclaim --nodes 400 --shards 2",
                 "bench fill --nodes 100 --pods 800",
             )

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.explain.queue_position import waiting_entries
+from coordinator.explain.queues.queue_position import waiting_entries
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, SchedulingStatus, amounts, core_need
 from shard_worker.dialects.kai.model import amounts_of

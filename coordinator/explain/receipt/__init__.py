@@ -1,0 +1,1 @@
+"""Receipts: the parts of a job's wait, which sum exactly to it."""

@@ -1,0 +1,1 @@
+"""``quadrant lab``."""

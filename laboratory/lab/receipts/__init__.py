@@ -1,0 +1,1 @@
+"""Receipts of a played week: what each job waited for."""

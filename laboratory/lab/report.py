@@ -1,0 +1,215 @@
+"""The report: one HTML file without network, made of nothing but a ``summary.json``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from laboratory.lab.figures import KEY_VALUES, figure, seconds
+from laboratory.lab.measures import MEASURES
+from laboratory.lab.plots import PlotLine, legend, line_plot
+
+Body = Mapping[str, Any]
+
+COPY = """document.addEventListener("click", event => {
+  const button = event.target.closest("button[data-command]");
+  if (!button) return;
+  const said = text => { button.textContent = text; };
+  navigator.clipboard.writeText(button.dataset.command).then(
+    () => said("Copied"), () => said(button.dataset.command));
+});"""
+UNKNOWN = (
+    "People react: with other waits they would have submitted other jobs at other times.",
+    "A job runs as long as it did, wherever it is placed; an evicted pod begins again at zero.",
+    "Jobs that failed, or that nobody submitted because the queue was long, are not in the week.",
+    "The service's timers count by the speedup: a retry after one second comes so many seconds of "
+    "the week later.",
+)
+"""Limits of a counterfactual."""
+FIGURES = (
+    ("gar", "GPU allocation ratio over time", True),
+    ("waiting", "Waiting jobs over time", False),
+    ("largest_gang", "GPUs of the largest gang that fits over time", False),
+)
+
+
+def report(body: Body) -> str:
+    """The page, as HTML."""
+    style = files("laboratory.lab").joinpath("report.css").read_text()
+    week, title = body["week"], f"{body['week']['file']} under {len(body['compared'])} variants"
+    again = f"quadrant lab {shlex.quote(week['file'])} --again summary.json"
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>",
+        f"<h1>{escape(title)}</h1>",
+        _configuration(body),
+        f"<pre>{escape(again)}</pre>{_copy(again)}",
+        _overview(body, again),
+        *(
+            _series(body, name, heading, again, percent=percent)
+            for name, heading, percent in FIGURES
+        ),
+        _groups(body, again),
+        _worse(body, again),
+        _definitions(),
+        "<h2>What this run cannot know</h2><ul>",
+        *(f"<li>{escape(line)}</li>" for line in UNKNOWN),
+        f"</ul></main><script>{COPY}</script></body></html>\n",
+    ]
+    return "".join(parts)
+
+
+def _configuration(body: Body) -> str:
+    week, settings = body["week"], body["settings"]
+    lost = sum(week["dropped"].values())
+    arrivals = "all at once" if settings["backlog"] else "as they arrived"
+    seeds = ", ".join(map(str, settings["seeds"]))
+    left_out = f" {lost:,} of {week['rows']:,} rows were left out." if lost else ""
+    return (
+        f"<p>{week['jobs']:,} jobs of {week['pods']:,} pods, {arrivals}, on "
+        f"{len(body['cluster']['nodes']):,} nodes with {sum(body['cluster']['gpus']):,} GPUs; mode "
+        f"{settings['mode']}, speedup {settings['speedup']:g}, seeds {seeds}.{left_out}</p>"
+        f'<p class="soft">quadrant {escape(body["quadrant"])}, week {week["digest"][:12]}. Values '
+        "are means over the seeds with 95% confidence intervals.</p>"
+    )
+
+
+def _name(variant: Body) -> str:
+    return f"{variant['policy']}, {variant['shards']} shard{'s' if variant['shards'] > 1 else ''}"
+
+
+def _names(body: Body) -> list[str]:
+    return [_name(compared["variant"]) for compared in body["compared"]]
+
+
+def _copy(command: str) -> str:
+    label = f"Copy as command: {command}"
+    return (
+        f'<button type="button" data-command="{escape(command)}" aria-label="{escape(label)}">'
+        "Copy as command</button>"
+    )
+
+
+def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """``rows`` are cells with their tags; the first of each is its heading."""
+    cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    lines = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(caption)}">'
+        f"<table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _th(text: str) -> str:
+    """A row's heading, which breaks after dots and underscores, and before a group."""
+    broken = re.sub(r"([._]|(?=\{))", r"\1<wbr>", escape(text))
+    return f'<th scope="row">{broken}</th>'
+
+
+def _overview(body: Body, again: str) -> str:
+    rows = [_measure_row(body, name) for name in KEY_VALUES]
+    command = f"{again} -o json | jq '.compared[] | {{variant, measures}}'"
+    table = _table("Measures", ["measure", *_names(body)], rows)
+    return f"<h2>Measures</h2>{table}{_copy(command)}"
+
+
+def _measure_row(body: Body, name: str) -> list[str]:
+    row = [_th(name)]
+    for number, compared in enumerate(body["compared"]):
+        value, difference = compared["measures"].get(name), compared["difference"].get(name)
+        if value is None:
+            row.append("<td></td>")
+            continue
+        text = figure(name, value["mean"])
+        if value["low"] is not None:
+            text += f"<small>{figure(name, value['low'])} to {figure(name, value['high'])}</small>"
+        before = value["mean"] - difference["mean"]
+        if number and before:
+            text += f"<small>{difference['mean'] / before:+.1%}</small>"
+        row.append(f'<td data-measure="{escape(name)}" data-value="{value["mean"]!r}">{text}</td>')
+    return row
+
+
+def _series(body: Body, name: str, heading: str, again: str, *, percent: bool) -> str:
+    names, series = _names(body), body["series"]
+    lines = [PlotLine(n, s["time"], s[name]) for n, s in zip(names, series, strict=True)]
+    rows = []
+    for at in range(len(series[0]["time"])):
+        cells = [
+            f"<td>{seconds(line['time'][at])}</td><td>"
+            + (f"{line[name][at]:.1%}" if percent else f"{line[name][at]:.1f}")
+            + "</td>"
+            for line in series
+        ]
+        rows.append([_th(str(at + 1)), *cells])
+    head = ["part", *(text for variant in names for text in ("until about", variant))]
+    command = f"{again} -o json | jq -c '.series[] | [.time, .{name}]'"
+    seed = body["settings"]["seeds"][0]
+    return (
+        f"<h2>{heading}</h2><figure>{line_plot(heading, lines, percent=percent)}<figcaption>"
+        f"{legend(names)}Means over {len(rows)} equal parts of the time, seed {seed}."
+        f"</figcaption></figure><details><summary>The same as a table</summary>"
+        f"{_table(heading, head, rows)}</details>{_copy(command)}"
+    )
+
+
+def _groups(body: Body, again: str) -> str:
+    names = dict.fromkeys(name for c in body["compared"] for name in c["measures"] if "{" in name)
+    rows = [_measure_row(body, name) for name in names]
+    table = _table("Waits by queue and by size", ["measure", *_names(body)], rows)
+    command = f"{again} -o json | jq '.compared[].measures'"
+    return f"<h2>Waits by queue and by size</h2>{table}{_copy(command)}"
+
+
+def _worse(body: Body, again: str) -> str:
+    if len(body["compared"]) < 2:
+        return ""
+    parts = ["<h2>Jobs that got worse</h2>"]
+    for compared in body["compared"][1:]:
+        name = _name(compared["variant"])
+        parts.append(
+            f"<h3>{escape(name)}</h3><p>With every seed {compared['worse']:,} jobs ended later "
+            f"than under the baseline, and {compared['better']:,} earlier.</p>"
+        )
+        if compared["worst"]:
+            parts.append(_table(f"Worst jobs under {name}", _WORST, _worst_rows(compared)))
+    command = f"{again} -o json | jq '.compared[] | {{variant, worst}}'"
+    return "".join([*parts, _copy(command)])
+
+
+_WORST = (
+    *("job", "queue", "user", "GPUs"),
+    *("completion", "completion before", "wait", "wait before"),
+)
+
+
+def _worst_rows(compared: Body) -> list[list[str]]:
+    return [
+        [
+            _th(job["job"]),
+            f"<td>{escape(job['queue'])}</td><td>{escape(job['user'])}</td>",
+            f"<td>{job['size']:g}</td>",
+            *(
+                f"<td>{seconds(job[time])}</td>"
+                for time in ("jct", "jct_before", "wait", "wait_before")
+            ),
+        ]
+        for job in compared["worst"]
+    ]
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
+def _definitions() -> str:
+    lines = "".join(
+        f"<dt><code>{escape(measure.name)}</code></dt><dd>{_prose(measure.definition)}</dd>"
+        for measure in MEASURES
+    )
+    return f"<h2>Definitions</h2><dl>{lines}</dl>"
