@@ -68,27 +68,26 @@ def plan_binds(
             job = jobs(jid)
             if job is None:
                 continue
-            known = [job.known_role(tix) for tix in placed]
-            roles = [role for role in known if role is not None]
-            tasks = [tix for tix, role in zip(placed, known, strict=True) if role is not None]
-            places = [row for row, role in zip(on, known, strict=True) if role is not None]
-            jids += [jid] * len(tasks)
-            tixs += tasks
-            rows += places
-            uids += _uids(job.uid, jid, tasks, entry.incarnations)
-            for row in places:
-                name = node(row)
-                if name is None:
+            # Nearly all have one task: a loop, where a list by column would be nine for each.
+            for tix, row in zip(placed, on, strict=True):
+                if (role := job.known_role(tix)) is None:
+                    continue
+                if (name := node(row)) is None:
                     return None
+                jids.append(jid)
+                tixs.append(tix)
+                rows.append(row)
                 nodes.append(name)
-            # The job's number and not its name: a Job that begins anew has another number, so what
-            # comes late of its earlier incarnation cannot be taken for the new one (decision 0018).
-            names += [f"{jid}.{tix}" for tix in tasks]
-            pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
-            durations += [role.duration for role in roles]
-            codes += [role.exit_code for role in roles]
-            statements += [entry.id] * len(tasks)
-            devices += _devices(jid, tasks, entry.devices)
+                uids.append(incarnation_uid(job.uid, entry.incarnations.get((jid, tix), 0)))
+                # The job's number and not its name: a Job that begins anew has another number, so
+                # what comes late of its earlier incarnation cannot be taken for the new one
+                # (decision 0018).
+                names.append(f"{jid}.{tix}")
+                pods.append(f"{job.namespace}/{job.pod_name(tix)}")
+                durations.append(role.duration)
+                codes.append(role.exit_code)
+                statements.append(entry.id)
+                devices.append(entry.devices.get((jid, tix), ()))
     return BindPlan(
         ids=[entry.id for entry in entries],
         jids=jids,
@@ -105,20 +104,6 @@ def plan_binds(
             devices=devices if any(devices) else [],
         ),
     )
-
-
-def _uids(
-    uid: str, jid: int, tasks: list[int], incarnations: Mapping[tuple[int, int], int]
-) -> list[str]:
-    if not incarnations:
-        return [uid] * len(tasks)
-    return [incarnation_uid(uid, incarnations.get((jid, tix), 0)) for tix in tasks]
-
-
-def _devices(jid: int, tasks: list[int], devices: Mapping[tuple[int, int], Things]) -> list[Things]:
-    if not devices:
-        return [()] * len(tasks)
-    return [devices.get((jid, tix), ()) for tix in tasks]
 
 
 def still_wanted(

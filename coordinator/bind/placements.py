@@ -90,6 +90,12 @@ class Places:
                 recorded += len(p.tasks) - len(rows)
         return state, placed, recorded
 
+    def placed_run(self, cid: int, run: Iterable[JobState], rows: list[int]) -> None:
+        """As :meth:`placed` of each, of jobs of one task of this class."""
+        self._dispatcher.used(rows, self._requests(cid), +1)
+        for state, row in zip(run, rows, strict=True):
+            state.rows[0] = row
+
     def moved(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None:
         """Take a recorded change: tasks that left their nodes, and placed ones whose outcome is
         still under way."""
@@ -97,6 +103,8 @@ class Places:
         if state is None:
             return
         states = state.states
+        if item.state in HOLDING and all(states[tix] in HOLDING for tix in tasks):
+            return  # they are where they were: nearly always so
         for role in state.job.roles:
             end = role.first + role.count
             members = [(t, r) for t, r in zip(tasks, rows, strict=True) if role.first <= t < end]

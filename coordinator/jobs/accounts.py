@@ -8,7 +8,7 @@ from the task states and compares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs.charges.claims import ClaimBook
@@ -43,7 +43,10 @@ from shared.model.model import Node, Queue, Requests, Role, TaskClass, WorldObje
 from shared.units.things import Vector
 
 PENDING_STATE = int(TaskState.PENDING)
+_STATES = tuple(TaskState)
+"""By number: the enum's call takes ten times as long as an index."""
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
+_REQUESTED = _USING | {TaskState.PENDING}
 _OUTSIDE = frozenset({TaskState.PENDING, *UNSUCCESSFUL})
 _HOLDING = frozenset(HOLDING)
 _TOTALS = ("allocated", "requested", "gated", "releasing", "inqueue", "kept", "reserved")
@@ -74,7 +77,11 @@ class ClusterCapacity:
 
     def covers(self, need: Amounts) -> bool:
         """Whether the idle and leaving amounts that are not promised suffice in total."""
-        return all(n <= self.could_give(s) for s, n in need.items() if s in self.offered)
+        # For each look at a line: a generator takes twice as long.
+        for slot, amount in need.items():
+            if slot in self.offered and amount > self.could_give(slot):
+                return False
+        return True
 
     def could_give(self, slot: int) -> int:
         """Idle and leaving amounts less the promised ones. An upper bound: what leaves an overfull
@@ -170,6 +177,12 @@ class Accounts:
     def observe(self, foreign: dict[int, dict[int | str, int | Vector]]) -> None:
         """Take what pods that are not ours use, by row."""
         self.cluster.foreign = foreign
+        self.cluster.foreign_sums = {}
+        for used in foreign.values():
+            amounts = [
+                (at, n) for at, n in used.items() if isinstance(at, int) and isinstance(n, int)
+            ]
+            add(self.cluster.foreign_sums, amounts, +1)
         self.cluster.nodes_revision += 1
         self.capacity.freed()
         self.dirty = True
@@ -304,17 +317,17 @@ class Accounts:
             self._promise(state, -1)
             state.charge, state.charged_beside = [], {}
 
-    def _promise(self, state: JobState, sign: int) -> None:
+    def _promise(self, state: JobState, times: int) -> None:
         queue = self.queue(state)
         for cid, count in state.charge:
             cls = self.classes[cid]
             if queue.above:
-                charge(queue, cls.charged, sign * count)
+                charge(queue, cls.charged, times * count)
             else:
-                add(queue.allocated, cls.charged, sign * count)
-            add(self.capacity.promised, cls.requests, sign * count)
+                add(queue.allocated, cls.charged, times * count)
+            add(self.capacity.promised, cls.requests, times * count)
         if state.charged_beside:
-            charge_total(queue, "claimed", state.charged_beside.items(), sign)
+            charge_total(queue, "claimed", state.charged_beside.items(), times)
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -323,7 +336,50 @@ class Accounts:
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
                 self.move(state, state.expected(placement.tasks), TaskState.BINDING)
-        state.returned.clear()
+        state.returned = frozenset()
+
+    def begin_bind_run(self, run: Sequence[JobState]) -> None:
+        """As :meth:`begin_binds` after :meth:`give_back`, of like jobs that :meth:`binds_alike`
+        tells apart from others: each total moves once."""
+        first, count = run[0], len(run)
+        self._promise(first, -count)
+        for state in run:
+            info, job = state.info, state.job
+            state.charge, state.need = [], None
+            state.states[0] = TaskState.BINDING
+            self.started += state.counted and not info.held[0]
+            count_group(info.held, job.groups, job.roles[0].group, 1)
+            info.pending, info.using = 0, 1
+            # Its one task is all that the job requests.
+            info.requested, info.allocated = info.allocated, info.requested
+        self.tasks[TaskState.PENDING] -= count
+        self.tasks[TaskState.BINDING] += count
+        role = first.job.roles[0]
+        self._account_totals(first, role, TaskState.PENDING, TaskState.BINDING, count)
+
+    def binds_alike(self, state: JobState) -> tuple[int, int] | None:
+        """The queue and the class of a job of one pending task with an open turn, whose bind moves
+        nothing but sums of these two; None for any other job."""
+        role, info, charge = state.job.roles[0], state.info, state.charge
+        cls = self.classes[role.cid]
+        if (
+            len(state.states) != 1
+            or state.states[0]
+            or len(state.job.roles) != 1
+            or info.pending != 1
+            or charge != [(role.cid, 1)]
+            or state.charged_beside
+            or state.evicted
+            or state.nominated
+            or role.gated
+            or (role.annotations and reserves(role))
+            or state.returned
+            or info.job.min_resources is not None
+            or cls.constraints is not None
+            or by_memory(cls)
+        ):
+            return None
+        return info.qid, role.cid
 
     def move(self, state: JobState, tasks: Iterable[int], new: TaskState) -> None:
         """Move tasks from their present states to a new one, and update every total."""
@@ -367,7 +423,7 @@ class Accounts:
         for before, count in befores.items():
             self.tasks[before] -= count
             if before != new:
-                self._account(state, role, TaskState(before), new, count)
+                self._account(state, role, _STATES[before], new, count)
         if by_memory(self.classes[role.cid]):
             self.gpu_memory.settle(self.queue(state), state, role, tasks)
         self.refigure(state)
@@ -375,9 +431,10 @@ class Accounts:
     def _account(
         self, state: JobState, role: Role, before: TaskState, new: TaskState, count: int
     ) -> None:
-        info, cls = state.info, self.classes[role.cid]
-        queue, requests, capacity = self.queue(state), cls.requests, self.capacity
-        charged = cls.charged
+        if before in _USING and new in _USING:  # on its way to running: no sum tells these apart
+            self.dirty = True
+            return
+        info, charged = state.info, self.classes[role.cid].charged
         # Differences and no recount: a state change costs the same whatever the job's size
         # (decision 0035).
         if (before in _OUTSIDE) != (new in _OUTSIDE):
@@ -387,21 +444,52 @@ class Accounts:
             if state.counted:
                 self.started += (info.held[0] > 0) - was_started
         if before is TaskState.PENDING or new is TaskState.PENDING:
-            self._pending(state, role, cls, count if new is TaskState.PENDING else -count)
+            self._pending(state, role, count if new is TaskState.PENDING else -count)
         if (before in UNSUCCESSFUL) != (new in UNSUCCESSFUL):
             info.failed += count if new in UNSUCCESSFUL else -count
         if (before in _USING) != (new in _USING):
-            sign = count if new in _USING else -count
-            info.using += sign
-            add(info.allocated, charged, sign)
-            if queue.above:
-                charge(queue, charged, sign)
-            else:
-                add(queue.allocated, charged, sign)
-            add(queue.requested, charged, sign)
+            using = count if new in _USING else -count
+            info.using += using
+            add(info.allocated, charged, using)
+        self._account_totals(state, role, before, new, count)
+
+    def _pending(self, state: JobState, role: Role, delta: int) -> None:
+        info, cls = state.info, self.classes[role.cid]
+        if state.backfills(cls):
+            count_group(info.best_effort, state.job.groups, role.group, delta)
+        else:
+            info.pending += delta
+        add(info.requested, cls.charged, delta)
+        if role.gated:
+            add(info.gated, cls.charged, delta)
+
+    def _account_totals(
+        self, state: JobState, role: Role, before: TaskState, new: TaskState, count: int
+    ) -> None:
+        """Move ``count`` tasks of a role, or of like roles, in the totals of queue and cluster."""
+        cls, queue, capacity = self.classes[role.cid], self.queue(state), self.capacity
+        requests, charged = cls.requests, cls.charged
+        if (before is TaskState.PENDING) != (new is TaskState.PENDING):
+            waiting = count if new is TaskState.PENDING else -count
+            if by_memory(cls) and not role.gated:
+                self.gpu_memory.wait(queue, cls, waiting)
+            if role.gated:
+                add(queue.gated, charged, waiting)
+            elif role.annotations and reserves(role):
+                charge_total(queue, "reserved", charged, waiting)
+        if (before in _REQUESTED) != (new in _REQUESTED):
+            requested = count if new in _REQUESTED else -count
+            add(queue.requested, charged, requested)
             if cls.constraints is not None:
-                self.claims.moved(queue, state.job, cls, sign)
-                self.claims.asked(queue, state.job, cls, sign)
+                self.claims.asked(queue, state.job, cls, requested)
+        if (before in _USING) != (new in _USING):
+            using = count if new in _USING else -count
+            if queue.above:
+                charge(queue, charged, using)
+            else:
+                add(queue.allocated, charged, using)
+            if cls.constraints is not None:
+                self.claims.moved(queue, state.job, cls, using)
         if (before in _HOLDING) != (new in _HOLDING):
             add(capacity.idle, requests, -count if new in _HOLDING else count)
         if TaskState.RELEASING in (before, new):
@@ -411,25 +499,6 @@ class Accounts:
         if (before in _USING and new not in _USING) or (before in _HOLDING and new not in _HOLDING):
             capacity.freed()  # it begins to leave: can be promised; it left: can be taken
         self.dirty = True
-
-    def _pending(self, state: JobState, role: Role, cls: TaskClass, delta: int) -> None:
-        info = state.info
-        if state.backfills(cls):
-            count_group(info.best_effort, state.job.groups, role.group, delta)
-        else:
-            info.pending += delta
-        queue = self.queue(state)
-        add(info.requested, cls.charged, delta)
-        add(queue.requested, cls.charged, delta)
-        if cls.constraints is not None:
-            self.claims.asked(queue, state.job, cls, delta)
-        if by_memory(cls) and not role.gated:
-            self.gpu_memory.wait(queue, cls, delta)
-        if role.gated:
-            add(info.gated, cls.charged, delta)
-            add(queue.gated, cls.charged, delta)
-        elif role.annotations and reserves(role):
-            charge_total(queue, "reserved", cls.charged, delta)
 
     def refigure(self, state: JobState) -> None:
         """Update what the totals count of a job's minResources, and its phase."""

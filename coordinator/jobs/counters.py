@@ -36,7 +36,10 @@ class ShardTally:
         self.statements["conflicts_read"] += outcome.conflicts_read
         if outcome.code in (OutcomeCode.PLACED, OutcomeCode.NOMINATED):
             for p in outcome.placements:
-                self.levels.update(p.levels)
+                if len(p.levels) == 1:  # most of them; an update takes four times as long
+                    self.levels[p.levels[0]] += 1
+                else:
+                    self.levels.update(p.levels)
 
 
 @dataclass(slots=True)

@@ -226,7 +226,7 @@ class Departures:
             state = self.jobs.get(jid) or self._present.get(jid)
             if state is None or tix not in state.refused:
                 continue
-            state.refused.discard(tix)
+            state.refused -= {tix}
             if jid in self.jobs and not state.refused:
                 self.settle(state)
 

@@ -38,7 +38,7 @@ class Nominations:
                 state.nominated[tix] = row
                 # Levels L3 and L4 are promised what is leaving; the other places are idle already.
                 if level >= Level.FUTURE_OWN and self._leaving[row] > 0:
-                    state.waits_for.add(row)
+                    state.waits_for |= {row}
         self._count(state, +1)
         for row in state.waits_for:
             self._jobs.setdefault(row, set()).add(state.job.jid)
@@ -57,7 +57,7 @@ class Nominations:
         nominated_rows = set(state.nominated.values())
         for row in rows:
             if row in nominated_rows and self._leaving[row] > 0:
-                state.waits_for.add(row)
+                state.waits_for |= {row}
                 self._jobs.setdefault(row, set()).add(state.job.jid)
 
     def drop(self, state: JobState) -> None:
@@ -71,7 +71,7 @@ class Nominations:
                 waiting.discard(state.job.jid)
                 if not waiting:
                     del self._jobs[row]
-        state.nominated, state.waits_for = {}, set()
+        state.nominated, state.waits_for = {}, frozenset()
 
     def _count(self, state: JobState, sign: int) -> None:
         for tix in state.nominated:
@@ -90,6 +90,8 @@ class Nominations:
 
     def moved(self, job: JobState, new: TaskState, tasks: list[int], rows: list[int]) -> None:
         """Take state changes of tasks; ``job`` still has the old states."""
+        if new is not TaskState.RELEASING and not self._leaving:
+            return
         for tix, row in zip(tasks, rows, strict=True):
             before = job.states[tix]
             if new is TaskState.RELEASING and before != TaskState.RELEASING:
@@ -108,7 +110,7 @@ class Nominations:
                 continue  # others are still on their way out of this node
             for jid in sorted(self._jobs.pop(row, ())):
                 state = jobs[jid]
-                state.waits_for.discard(row)
+                state.waits_for -= {row}
                 if not state.waits_for:
                     yield jid
 

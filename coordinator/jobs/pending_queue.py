@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from coordinator.jobs.accounts import ClusterCapacity
 from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, PendingQueue
@@ -98,6 +98,18 @@ class Lines:
         if state.line is not line:
             self._change_line(state.line, line)
         state.status, state.reason, state.line = status, reason, line
+
+    def settle(self, run: Sequence[JobState]) -> None:
+        """As :meth:`set_status` of each, of jobs of one queue whose open turns placed all of
+        them."""
+        for state in run:
+            self._reasons[state.reason] -= 1
+            state.status, state.reason = SchedulingStatus.SETTLED, HoldReason.NONE
+            state.served = False
+        self._reasons[HoldReason.NONE] += len(run)
+        self.status_counts[SchedulingStatus.OPEN] -= len(run)
+        self.status_counts[SchedulingStatus.SETTLED] += len(run)
+        self.served[run[0].info.qid] -= len(run)
 
     @staticmethod
     def _change_line(before: Line | None, line: Line | None) -> None:

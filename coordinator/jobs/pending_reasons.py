@@ -29,8 +29,8 @@ PERMANENT = frozenset(
 """Reasons that no ending task resolves: the cluster or its queues would have to change."""
 
 
-KEPT_OUT = frozenset({Reason.OTHER_SCHEDULER, Reason.NOT_SERVED})
-"""Reasons of jobs that are not ours to place, or not under this policy."""
+KEPT_OUT = frozenset({Reason.MISCONFIGURED, Reason.OTHER_SCHEDULER, Reason.NOT_SERVED})
+"""Reasons of jobs that contradict themselves, are not ours to place, or not under this policy."""
 INVALID = frozenset(
     {*KEPT_OUT, Reason.NOT_ENOUGH_TASKS, Reason.PLUGIN_ERROR, Reason.ATTEMPTS_EXHAUSTED}
 )

@@ -45,7 +45,7 @@ class Repairs(JobBook):
         if jid in self.gangs:
             self.gangs.settle(job)
         if job.stopping and state in OFF:
-            job.stopping.difference_update(tasks)
+            job.stopping = job.stopping.difference(tasks)
             if not job.stopping and job.status is SchedulingStatus.WAITING:
                 self._enqueue(job)
 
@@ -123,7 +123,7 @@ class Repairs(JobBook):
             return
         self.accounts.move(state, tasks, TaskState.PENDING)
         if state.status is SchedulingStatus.OPEN:
-            state.returned.update(tasks)
+            state.returned = state.returned.union(tasks)
         elif state.status is SchedulingStatus.SETTLED:
             self._enqueue(state)
         else:
@@ -223,7 +223,7 @@ class Repairs(JobBook):
             return
         self.gangs.release(jid)
         # Nothing of the gang is placed until these have ended (decision 0022).
-        state.stopping = {t for t, s in enumerate(state.states) if s in HOLDING}
+        state.stopping = frozenset(t for t, s in enumerate(state.states) if s in HOLDING)
         if state.stopping:
             self.departures.ask(jid, sorted(state.stopping))
             if state.status is not SchedulingStatus.DONE:
@@ -233,7 +233,7 @@ class Repairs(JobBook):
     def look_again(self) -> None:
         """Unblock all jobs that a worker found infeasible, because new workers may find a place."""
         for state in self.jobs.values():
-            state.tried.clear()
+            state.tried = frozenset()
         self.lines.release_all()
 
 

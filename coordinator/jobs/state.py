@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from shard_worker.session_model.queue_totals import opens_gate, waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, add
@@ -93,8 +95,7 @@ class FailedEviction:
         return tuple(attempt for attempt in (self, *self.beside) if attempt.refusals) or (self,)
 
 
-@dataclass(slots=True)
-class TurnResults:
+class TurnResults(msgspec.Struct, gc=False):
     """Turns of a job by result, and the ledger's refusals within them."""
 
     placed: int = 0
@@ -104,13 +105,12 @@ class TurnResults:
     conflict_read: int = 0
     shards: int = 0
     """Bit mask: bit s is set where shard s had a turn."""
-    unanswered: dict[str, int] = field(default_factory=dict)
+    unanswered: dict[str, int] = msgspec.field(default_factory=dict)
     """Decisions of the last turn that were made without the answer of another server: sentence ->
     number of questions."""
 
 
-@dataclass(slots=True)
-class JobState:
+class JobState(msgspec.Struct, gc=False):
     """A job's specification, its counts for the plugins, and its state."""
 
     job: Job
@@ -120,12 +120,12 @@ class JobState:
     reason: WaitReason = HoldReason.NONE
     """Why the job is not placed yet."""
     attempts: int = 0
-    charge: list[tuple[int, int]] = field(default_factory=list)
+    charge: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(class, tasks) charged to its queue for the open turn or the nominations."""
-    charged_beside: Amounts = field(default_factory=dict)
+    charged_beside: Amounts = msgspec.field(default_factory=dict)
     """Amounts charged with these that depend on the nodes, and are not of their classes."""
-    nominated: dict[int, int] = field(default_factory=dict)
-    waits_for: set[int] = field(default_factory=set)
+    nominated: dict[int, int] = msgspec.field(default_factory=dict)
+    waits_for: frozenset[int] = frozenset()
     """Rows where a nominated job waits for leaving tasks."""
     line: Any = None
     """The line the job is in (:class:`coordinator.jobs.pending_order.Line`); None for none."""
@@ -134,7 +134,7 @@ class JobState:
     line, and none of its queue that comes after it may pass for the first."""
     need: Need | None = None
     """Tasks for the next turn to place; None: recompute, because tasks have changed."""
-    tried: set[int] = field(default_factory=set)
+    tried: frozenset[int] = frozenset()
     """Shards that found no place for it since capacity last changed (hard mode)."""
     releasing_nominations: bool = False
     """True while the release of its nominations is being recorded: no turn until it is."""
@@ -144,11 +144,11 @@ class JobState:
     """Turns in a row that the ledger refused, or that were lost with their worker."""
     refused_by: str = ""
     """The node that refused the last of those binds, and its message."""
-    stopping: set[int] = field(default_factory=set)
+    stopping: frozenset[int] = frozenset()
     """Members that are being stopped because too few others are left: no turn until they ended."""
-    returned: set[int] = field(default_factory=set)
+    returned: frozenset[int] = frozenset()
     """Tasks whose bind was refused before the outcome that placed them arrived."""
-    refused: set[int] = field(default_factory=set)
+    refused: frozenset[int] = frozenset()
     """Tasks whose bind was refused under this leader: a late copy of the request may still reach
     the cluster and take effect. Without those that the cluster was asked to stop and will
     refuse."""
@@ -159,7 +159,7 @@ class JobState:
     """Whether its last turn might exceed its queue's share."""
     stamp: int = 0
     """Rises when the job is queued anew, which voids older heap entries."""
-    rows: array[int] = field(default_factory=lambda: array("i"))
+    rows: array[int] = msgspec.field(default_factory=lambda: array("i"))
     """The node of each task by row (the last one, where it ended), -1 for none."""
     last: LastTurn | None = None
     """None where the last turn placed everything it was for, or there was none."""
@@ -167,24 +167,24 @@ class JobState:
     """Whether it counts as one of its queue's jobs: not once it is done, or deleted."""
     unread: bool = False
     """True while the result of its last turn is unknown: no turn until the ledger was reread."""
-    turn_results: TurnResults = field(default_factory=TurnResults)
+    turn_results: TurnResults = msgspec.field(default_factory=TurnResults)
     failed_eviction: FailedEviction | None = None
     """The last failed attempt to evict for it; None where there was none."""
-    evicted: set[int] = field(default_factory=set)
+    evicted: set[int] = msgspec.field(default_factory=set)
     """Tasks that are being evicted: RELEASING, and no members of their gangs."""
     slow: bool | None = None
     """Whether allocating it needs a session; None: to be computed by the policy in force."""
-    devices: dict[int, Things] = field(default_factory=dict)
+    devices: dict[int, Things] = msgspec.field(default_factory=dict)
     """Tasks that take devices -> which ones, and how much of each."""
-    started: dict[int, float] = field(default_factory=dict)
+    started: dict[int, float] = msgspec.field(default_factory=dict)
     """tix -> seconds since 1970, of tasks that began to run under this leader; only where the
     policy evicts."""
     backfilled: bool = True
     """Whether the policy leaves best-effort tasks to the action backfill. Without that action
     allocate places them like all others, in the gang's own statement (docs/decisions/0040)."""
-    incarnations: dict[int, int] = field(default_factory=dict)
+    incarnations: dict[int, int] = msgspec.field(default_factory=dict)
     """tix -> number of its evicted incarnations; tasks that were never evicted are left out."""
-    evicted_on_request: dict[int, int] = field(default_factory=dict)
+    evicted_on_request: dict[int, int] = msgspec.field(default_factory=dict)
     """tix -> the incarnation of which somebody was told, by this leader, that it is evicted."""
 
     def backfills(self, cls: TaskClass) -> bool:
@@ -222,7 +222,9 @@ class JobState:
         """Whether every task has ended, successfully or not. A PodGroup without pods waits for
         them: others create these, in Volcano after its admission."""
         if not self.states:
-            return self.job.kind != "PodGroup"
+            return not self.job.is_group
+        if self.states[0] not in ENDED:
+            return False  # most that are asked: nothing is counted
         return sum(map(self.states.count, ENDED)) == len(self.states)
 
     def admitted_as_before(self, job: Job) -> Job:
@@ -257,7 +259,7 @@ class JobState:
         self.rows[: len(before.rows)] = before.rows
         self.last, self.turn_results = before.last, before.turn_results
         self.refused_by, self.refused = before.refused_by, before.refused
-        self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
+        self.stopping = frozenset(t for t in before.stopping if self.states[t] in HOLDING)
         self.incarnations, self.started = before.incarnations, before.started
         self.devices = before.devices
         self.evicted_on_request = before.evicted_on_request
@@ -404,12 +406,12 @@ def core_need(
     tries all in task order, and goes on after one that finds no node. A class of which nobody can
     say that it is larger stands beside them with 0, its own tasks counted among theirs.
     """
-    missing = shortfall(state) if gangs else [0] * len(state.job.groups)
     if len(state.job.roles) == 1:
-        least = max(*missing, 1)
-        role = state.job.roles[0]
-        count = 0 if role.gated and gated(role) else min(least, state.info.pending)
-        return ((state.job.roles[0].cid, count),) if count else ()
+        role, pending = state.job.roles[0], state.info.pending
+        least = max(1, *shortfall(state)) if gangs and pending > 1 else 1
+        count = 0 if role.gated and gated(role) else min(least, pending)
+        return ((role.cid, count),) if count else ()
+    missing = shortfall(state) if gangs else [0] * len(state.job.groups)
     rest = missing[0]
     need: dict[int, int] = {}
     rest_of: list[tuple[Role, int]] = []

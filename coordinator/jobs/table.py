@@ -98,9 +98,9 @@ class JobBook:
             self._came_back(job, tasks)
         elif state is TaskState.PENDING:
             job.refusals += 1
-            job.refused.update(tasks)
+            job.refused = job.refused.union(tasks)
             if job.status is SchedulingStatus.OPEN:
-                job.returned.update(tasks)
+                job.returned = job.returned.union(tasks)
         elif state is TaskState.BOUND:
             job.refusals = 0
         ends = state is TaskState.PENDING or state in ENDED
@@ -119,7 +119,7 @@ class JobBook:
         for tix in tasks:
             state.incarnations[tix] = state.incarnations.get(tix, 0) + 1
         if state.status is SchedulingStatus.OPEN:
-            state.returned.update(tasks)
+            state.returned = state.returned.union(tasks)
 
     def known(self, jid: int) -> JobState | None:
         """A job, also a deleted one that is not purged yet."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 
 from coordinator.jobs.state import JobState
 from shared.telemetry.histogram import Histogram, exponential
@@ -28,14 +29,15 @@ class RecentWaits:
     def __init__(self) -> None:
         self._waits: dict[tuple[int, int], deque[float]] = {}
 
-    def placed(self, state: JobState, waited: float) -> None:
+    def placed(self, state: JobState, *waited: float) -> None:
+        """Note the waiting times of the job, and of others of its sort."""
         sort = self._sort(state)
         waits = self._waits.get(sort)
         if waits is None:
             if len(self._waits) >= self.SORTS:
                 del self._waits[next(iter(self._waits))]
             waits = self._waits[sort] = deque(maxlen=self.REMEMBERED)
-        waits.append(waited)
+        waits.extend(waited)
 
     def of(self, state: JobState) -> list[float]:
         """Waiting times of the job's sort, in seconds."""
@@ -61,8 +63,21 @@ class Waits:
         waited = max(0.0, now - state.job.created)  # below 0: the clock was set back
         self._by_attempts[min(state.attempts, _LAST)].observe(waited, tasks)
         if first:
-            jobs = self.jobs.get(state.info.qid)
-            if jobs is None:
-                jobs = self.jobs[state.info.qid] = Histogram(JOB_SECONDS)
-            jobs.observe(waited)
+            self._of_queue(state.info.qid).observe(waited)
             self.likes.placed(state, waited)
+
+    def placed_run(self, run: Sequence[JobState], *, now: float) -> None:
+        """As :meth:`placed` of each, of jobs of one task in one queue, none of which held a place:
+        those of one List were created at one time."""
+        waits = [(max(0.0, now - state.job.created), min(state.attempts, _LAST)) for state in run]
+        jobs = self._of_queue(run[0].info.qid)
+        for (waited, attempts), count in Counter(waits).items():
+            self._by_attempts[attempts].observe(waited, count)
+            jobs.observe(waited, count)
+        self.likes.placed(run[0], *(waited for waited, _ in waits))
+
+    def _of_queue(self, qid: int) -> Histogram:
+        jobs = self.jobs.get(qid)
+        if jobs is None:
+            jobs = self.jobs[qid] = Histogram(JOB_SECONDS)
+        return jobs

@@ -266,6 +266,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
     ),
     "KaiTopology": (_NAME, _AGE),
+    "NativePodGroup": (_NAME, _AGE),
     "Node": (
         _NAME,
         Column("Status", _node_status, "Whether it takes tasks."),

@@ -13,13 +13,15 @@ from coordinator.cluster.overdue import OverduePod
 from coordinator.controllers.restarts import RESTARTING
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
+from coordinator.core.reasons.borrowers import Borrowers
 from coordinator.core.reasons.reasons import why
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import Kind
+from coordinator.intake.documents.kinds import BY_KIND, Kind
 from coordinator.jobs.pending_reasons import Why, of_counts
 from coordinator.jobs.state import JobState
 from coordinator.ledger_audit.findings import Finding, RecordKind
+from coordinator.objects.conditions import lacks_minimum
 from coordinator.objects.context import NOT_TRIED, shard_name
 from coordinator.objects.events import ClusterHappening
 from coordinator.objects.queue_trees import QueueVersions
@@ -33,6 +35,7 @@ from coordinator.objects.story_texts import (
     stopped_text,
 )
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
+from coordinator.objects.wait_log import WaitLog, runs
 from shared.messages.messages import (
     ALLOCATE,
     Outcome,
@@ -82,6 +85,9 @@ class Observing:
         self._waiting: deque[int] = deque(maxlen=WAITING)
         """Pending jobs whose reason may change without a turn."""
         self._listed: set[int] = set()
+        self._borrowers = Borrowers(core)
+        self._last_restored = -1
+        """Highest number of a job that an earlier coordinator admitted."""
 
     # --- the calls --------------------------------------------------------------------------------
 
@@ -102,12 +108,14 @@ class Observing:
             self._conflicts(story, outcome, shard)
         if code is _PLACED:
             self._placed(story, placements, shard)
+            if story.waits is not None or story.tasks > 1:
+                self._waits_of(state, story).turn_placed(state, self.core.order.now)
             if outcome.reasons:
                 self._waits(state, story, of_counts(outcome.reasons))
             else:
                 story.refusal = story.word = ""
         elif code is OutcomeCode.NOMINATED:
-            self._nominated(story, shard, len(tasks))
+            self._nominated(state, story, shard, len(tasks))
         elif code is OutcomeCode.INFEASIBLE:
             self._waits(state, story, of_counts(outcome.reasons))
         elif state.reason == Reason.REPEATED_CONFLICT:
@@ -121,18 +129,18 @@ class Observing:
         story, new_state = self._move(state, tasks), item.state
         if new_state in REMEMBERED:
             story.remember(new_state, self.core.order.now, tasks)
+            waits = story.waits
+            if (waits is not None and not waits.is_over) or (waits is None and story.tasks > 1):
+                self._wait_changed(state, story, new_state, tasks)
         elif new_state is TaskState.RELEASING:
             # Whoever deletes a pod has it stopped, too: that is no eviction.
             if evicted := [tix for tix in tasks if state.is_stopped_by_us(tix)]:
                 text = stopped_text(len(evicted))
                 self._again(story, EventReason.EVICT, text, count=len(evicted))
-        elif new_state is TaskState.PENDING and not state.refused.isdisjoint(tasks):
-            row = rows[0] if rows else -1
-            node = self.core.names.get(row, f"row {row}")
-            text = f"node {node} did not take it; it is placed again"
-            self._record_event(
-                story, EventReason.BIND_FAILED, text, Audience.TASKS, warning=True, tasks=tasks
-            )
+        elif new_state is TaskState.PENDING:
+            self._wait_changed(state, story, new_state, tasks)
+            if not state.refused.isdisjoint(tasks):
+                self._bind_failed(story, tasks, rows)
         self._notify()
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
@@ -165,7 +173,7 @@ class Observing:
             by = self.core.order.jobs.get(other)
             reason_of = None if by is None else why(self.core, by, names=self._names())
             if by is not None and reason_of is not None:
-                self._record_waiting(self._move(by, None), reason_of)
+                self._record_waiting(by, self._move(by, None), reason_of)
         self._notify()
 
     def job_moved(self, jid: int) -> None:
@@ -244,7 +252,7 @@ class Observing:
         """A document of a job or of one of its members was published."""
         self._list(jid)
         state = self.core.order.jobs.get(jid)
-        if state is not None and state.job.kind == "PodGroup":
+        if state is not None and state.job.is_group:
             self._move(state, ())
 
     def _list(self, jid: int) -> None:
@@ -273,8 +281,10 @@ class Observing:
         story = self.stories.jobs.get(jid)
         reported = "" if story is None else story.word
         if reason.reason not in NOT_TRIED and reported != reason.reason:
-            self._record_waiting(self._move(state, None), reason)
+            self._record_waiting(state, self._move(state, None), reason)
             self._notify()
+        elif story is not None and reason.reason is Reason.WAITING_FOR_TURN:
+            self._waits_of(state, story).reason(state, reason, self.core.order.now)
         return True
 
     # --- what moved -------------------------------------------------------------------------------
@@ -329,8 +339,42 @@ class Observing:
             if story.placed_since is None or story.word:
                 story.placed_since = self.core.order.now
 
-    def _nominated(self, story: Story, shard: int, count: int) -> None:
-        self._again(story, EventReason.NOMINATED, nominated_text(count, shard), shard=shard)
+    def _waits_of(
+        self, state: JobState, story: Story, *, stopped: bool = False, started: int = 0
+    ) -> WaitLog:
+        """The waits of a job under this coordinator. ``stopped``: tasks have just lost their
+        places; ``started``: number of tasks that have just begun to run."""
+        if story.waits is None:
+            story.waits = story.wait_log(state.job.created)
+            # One of an earlier coordinator may have run before this one was told anything of it.
+            if state.job.jid <= self._last_restored:
+                story.waits.is_over = stopped or runs(state, without=started)
+        return story.waits
+
+    def _wait_changed(
+        self, state: JobState, story: Story, new_state: TaskState, tasks: Sequence[int]
+    ) -> None:
+        """End or begin a wait, if these tasks do so by their new state."""
+        stopped, cause = new_state is TaskState.PENDING, ""
+        if stopped and (last := story.last(EventReason.EVICTED)) is not None:
+            cause = last.message
+        started = len(tasks) if new_state is TaskState.RUNNING else 0
+        waits = self._waits_of(state, story, stopped=stopped, started=started)
+        waits.tasks_changed(new_state, self.core.order.now, runs=runs(state), cause=cause)
+
+    def _bind_failed(self, story: Story, tasks: list[int], rows: list[int]) -> None:
+        row = rows[0] if rows else -1
+        node = self.core.names.get(row, f"row {row}")
+        text = f"node {node} did not take it; it is placed again"
+        self._record_event(
+            story, EventReason.BIND_FAILED, text, Audience.TASKS, warning=True, tasks=tasks
+        )
+
+    def _nominated(self, state: JobState, story: Story, shard: int, count: int) -> None:
+        text = nominated_text(count, shard)
+        waits = Why(Reason.WAITING_FOR_VICTIMS, text)
+        self._waits_of(state, story).reason(state, waits, self.core.order.now)
+        self._again(story, EventReason.NOMINATED, text, shard=shard)
 
     def _conflicts(self, story: Story, outcome: Outcome, shard: int) -> None:
         true, read = outcome.conflicts_true, outcome.conflicts_read
@@ -340,7 +384,8 @@ class Observing:
     def _displaced(self, jid: int, *, by: JobState) -> None:
         state = self.core.order.jobs.get(jid)
         if state is not None:
-            text = f"{by.job.kind} {by.job.key} of priority {by.job.priority} took the room it had"
+            kind = BY_KIND[by.job.kind].written
+            text = f"{kind} {by.job.key} of priority {by.job.priority} took the room it had"
             story = self._move(state, None)
             self._record_event(
                 story, EventReason.PREEMPTED, f"{text} been promised", Audience.JOB, warning=True
@@ -358,11 +403,15 @@ class Observing:
         story.refusal = word
         reason = why(self.core, state, names=self._names())
         if reason is not None and reason.reason != story.word:
-            self._record_waiting(story, reason)
+            self._record_waiting(state, story, reason)
 
-    def _record_waiting(self, story: Story, reason: Why) -> None:
+    def _record_waiting(self, state: JobState, story: Story, reason: Why) -> None:
         story.word, story.waits_since = reason.reason, self.core.order.now
+        borrowers = self._borrowers.of(state.info.qid, reason, self._names())
+        self._waits_of(state, story).reason(state, reason, self.core.order.now, borrowers)
         text = f"{reason.reason}: {reason.message}"
+        if lacks_minimum(state):
+            story.shortage = text, self.core.order.now
         story.parts[-1] = (story.version, None)  # the condition of every pod that waits
         earlier = story.last(EventReason.FAILED_SCHEDULING, begins=f"{reason.reason}: ")
         if earlier is not None:

@@ -20,7 +20,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -36,13 +36,14 @@ from coordinator.jobs.state import (
 )
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE
+from coordinator.order.one_task import OneTask
 from coordinator.order.selection import Picking
 from coordinator.order.session_turns import Sessions
 from coordinator.order.stale_gangs import STALE
 from shard_worker.framework.session import Session
 from shard_worker.framework.sort_keys import Key
 from shared.codec.packed import replace
-from shared.messages.messages import Group, Outcome, OutcomeCode, TaskRun, Turn
+from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, TaskRun, Turn
 from shared.messages.reason import HoldReason, Reason
 from shared.model.model import Role, WorldObject
 
@@ -82,6 +83,8 @@ class Order(Sessions):
         self.window = window
         self.tail_limit = tail_limit
         self.walls = walls
+        self._like: OneTask | None = None
+        """The parts of the last flat turn; None where they are of no use to another."""
         self._holds = 0
         """Callers that let no turn open for now."""
         self._asked_plugins = 0, 0.0
@@ -206,6 +209,7 @@ class Order(Sessions):
 
     def adopt(self, session: Session) -> None:
         """Switch to the session of another policy; see :meth:`Sessions.adopt`."""
+        self._like = None
         self.picking.adopt(session)
         super().adopt(session)
 
@@ -215,7 +219,11 @@ class Order(Sessions):
         """Open a turn of the job; None where it must wait for another open turn."""
         world, keys = b"", None
         self.picking.changed(self.accounts.queue(state))
-        if action != ALLOCATING or self.slow(state) or self._session_decides(state, need):
+        slow = action != ALLOCATING or self.slow(state)
+        like = None if slow else self._like
+        if like is not None and not like.serves(state, need):
+            like = None
+        if slow or (like is None and self._session_decides(state, need)):
             world, keys = self.contexts.of(
                 state, action, self.session, waits=lambda keys: self._must_wait(state, keys, action)
             )
@@ -223,17 +231,24 @@ class Order(Sessions):
                 if action == BACKFILL:
                     self.filled(state, failed=True)
                 return None
-        tail = self._tail(state, need) if action == ALLOCATING else 0
         state.lends = action == ALLOCATING and bool(world) and self.picking.lends(state, need)
-        runs = self._task_runs(state, action, tail)
-        if not world:
-            runs = self._admitted_runs(state, need, runs)
+        if like is not None:
+            tail, runs, groups = 0, like.runs, like.groups
+        else:
+            tail = self._tail(state, need) if action == ALLOCATING else 0
+            runs, groups = self._task_runs(state, action, tail), _groups(state)
+            if not world:
+                runs = self._admitted_runs(state, need, runs)
+                self._like = None
+                one = state.job.tasks == 1 and not tail and not state.nominated
+                if one and not self.accounts.depends_on_node(need):
+                    self._like = OneTask(state.job, state.info.progress(), need, runs, groups)
         self.accounts.promise(state, [(first_class(need), tail)] if tail else list(need))
         self.lines.set_status(state, SchedulingStatus.OPEN, state.reason)
         # Voids the job's entries in every heap: they are never searched for, only skipped when they
         # come to the top.
         state.stamp += 1
-        state.returned.clear()  # binds refused before this turn say nothing about its outcome
+        state.returned = frozenset()  # binds refused before this turn say nothing about its outcome
         self.open += 1
         if keys is not None:
             self.go_out(state, action, keys)
@@ -241,15 +256,11 @@ class Order(Sessions):
         # may not have seen, so it has to wake the line.
         if state.tried_since < 0:
             state.tried_since = self.accounts.capacity.changes
-        job, info = state.job, state.info
-        groups = [
-            Group(parent=g.parent, minimum=g.minimum, held=members + best)
-            for g, members, best in zip(job.groups, info.held, info.best_effort, strict=True)
-        ]
+        job = state.job
         return Turn(
             jid=job.jid,
             job_version=job.spec,
-            qid=info.qid,
+            qid=state.info.qid,
             priority=job.priority,
             groups=groups,
             runs=runs,
@@ -314,7 +325,7 @@ class Order(Sessions):
             return picking.allowed(queue, tasks)
         return picking.within(queue, tasks)
 
-    def tried(self, turn: Turn) -> set[int]:
+    def tried(self, turn: Turn) -> Collection[int]:
         """Shards that found no place for this turn's job."""
         evicts = turn.jid in self.contention.out
         return self.contention.tried(turn.jid) if evicts else self.jobs[turn.jid].tried
@@ -407,6 +418,48 @@ class Order(Sessions):
                 self.stale.append(outcome.jid)
         self._settle_members(state)
 
+    def binds_alike(self, outcome: Outcome) -> tuple[int, int] | None:
+        """The queue and class of an outcome that does no more than bind the one task of its job;
+        None for any other outcome."""
+        jid, placements = outcome.jid, outcome.placements
+        state = self.jobs.get(jid)
+        if (
+            state is None
+            or state.status is not SchedulingStatus.OPEN
+            or outcome.code is not OutcomeCode.PLACED
+            or outcome.reasons
+            or outcome.displaced
+            or outcome.moved
+            or outcome.ungated
+            or len(placements) != 1
+            or placements[0].kind != ALLOCATE
+            or placements[0].tasks != [0]
+            or placements[0].devices
+            or jid in self.spanning.out_now
+            or jid in self.departures.members
+        ):
+            return None
+        return self.accounts.binds_alike(state)
+
+    def bind_run(self, run: Sequence[JobState]) -> None:
+        """As :meth:`outcome` of each, of jobs that :meth:`binds_alike` calls alike."""
+        self.open -= len(run)
+        for state in run:
+            self._forget_attempts(state)
+            state.tried_since = -1
+            state.stamp += 1
+        self.accounts.begin_bind_run(run)
+        self.lines.settle(run)
+
+    def _forget_attempts(self, state: JobState) -> None:
+        """Start anew after a turn that placed tasks of the job."""
+        state.attempts = state.conflicts = 0
+        state.tried = frozenset()
+        if self.further:
+            self.contention.forget(state.job.jid)
+        if self.aging.jid == state.job.jid:
+            self.aging.over(state.job.jid)
+
     def gates_removed(self, jid: int, tasks: list[int]) -> None:
         """Note that the gates of these tasks are stored as removed, or could not be removed."""
         self.accounts.gates.over(jid, tasks)
@@ -442,12 +495,7 @@ class Order(Sessions):
             self.lines.set_status(state, SchedulingStatus.WAITING, of_counts(outcome.reasons))
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
-        state.attempts = state.conflicts = 0
-        state.tried.clear()
-        if self.further:
-            self.contention.forget(state.job.jid)
-        if self.aging.jid == state.job.jid:
-            self.aging.over(state.job.jid)
+        self._forget_attempts(state)
         # Else it was placed in part, and for the rest the failed turns before this one still count.
         if not outcome.reasons:
             state.tried_since = -1
@@ -494,14 +542,14 @@ class Order(Sessions):
 
     def _infeasible(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts += 1
-        state.tried.add(shard)
+        state.tried |= {shard}
         self.to_fill(state)
         # In soft mode one look sees all nodes, own and others'; behind walls each shard has to say
         # no.
         elsewhere = self.walls and bool(self.reachable - state.tried)
         self._enqueue(state, of_counts(outcome.reasons), urgent=elsewhere)
         if not elsewhere:
-            state.tried.clear()
+            state.tried = frozenset()
             self._hold_line(state)
 
     def _conflict(self, state: JobState) -> None:
@@ -524,3 +572,12 @@ class Order(Sessions):
         if state.status is not SchedulingStatus.READY:
             return
         self.lines.hold(state.line, since=since, now=self.now)
+
+
+def _groups(state: JobState) -> list[Group]:
+    """The gangs of a job, with the members that each has."""
+    info = state.info
+    return [
+        Group(parent=g.parent, minimum=g.minimum, held=members + best)
+        for g, members, best in zip(state.job.groups, info.held, info.best_effort, strict=True)
+    ]

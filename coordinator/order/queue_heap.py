@@ -28,6 +28,8 @@ class QueueHeap:
 
     def first(self) -> int | None:
         """The id of the first queue; None where none is left."""
+        if len(self._keys) == 1 and self._changed <= self._keys.keys():
+            return next(iter(self._keys))  # whatever its key is by now
         for qid in self._changed:
             key = self._key(qid)
             if self._keys.get(qid) != key:

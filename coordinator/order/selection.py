@@ -104,7 +104,7 @@ class Picking:
         while (queue := self._first_queue()) is not None:
             while (best := self._best_line(queue)) is not None:
                 line, state = best[0], self._jobs[best[1][2]]
-                if state.job.jid not in self._beyond and self.allowed(queue.info, line.need):
+                if state.job.jid not in self._beyond and self._line_allowed(queue.info, line):
                     return state, line.need
                 self._lines.set_status(
                     state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line
@@ -121,7 +121,7 @@ class Picking:
         tree = self._tree = self._tree or self._open_tree()
         while (head := tree.next()) is not None:
             state, line = self._jobs[head.entry[2]], head.line
-            if self.allowed(head.queue.info, line.need):
+            if self._line_allowed(head.queue.info, line):
                 return state, line.need
             self._lines.set_status(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
             tree.fail(head)
@@ -226,6 +226,12 @@ class Picking:
         compares a growing sum, so that asking once for the sum is the same.
         """
         return self.admits_amounts(queue, self._accounts.needed(need))
+
+    def _line_allowed(self, queue: QueueInfo, line: Line) -> bool:
+        """:meth:`allowed`, of the next job of a line."""
+        if self._accounts.depends_on_node(line.need):
+            return self.allowed(queue, line.need)
+        return self.admits_amounts(queue, line.amounts)
 
     def admits_amounts(self, queue: QueueInfo, total: Amounts) -> bool:
         """The same of amounts."""

@@ -103,7 +103,7 @@ class Sessions(Repairs):
 
     def _judge_anew(self, state: JobState) -> None:
         state.need = None  # the order of its roles may be another
-        state.tried.clear()
+        state.tried = frozenset()
         state.slow = None
         waits = state.status is SchedulingStatus.WAITING and state.reason in INVALID
         waits = self._regroup(state) or waits
@@ -214,16 +214,22 @@ class Sessions(Repairs):
         return self.spanning.any and self.spanning.touches(jid)
 
     def _likeness(self, state: JobState) -> Hashable:
-        job, reads = state.job, self.session.reads
-        described: tuple[Job | Role, ...] = (job, *job.roles)
-        if self._all_slow or self.session.reads_pods:  # whatever a pod says may count
-            marks = [(*each.labels, *each.annotations) for each in described]
-        else:
-            marks = [tuple(m for m in each.annotations if m[0] in reads) for each in described]
-        others = self.spanning.likeness(job)
+        job = state.job
+        marks, others = self._marks(job), self.spanning.likeness(job)
         if others is None and job.topology is None and not job.sub_groups and not any(marks):
             return None  # most jobs
-        return job.topology, job.sub_groups, tuple(marks), others
+        return job.topology, job.sub_groups, marks, others
+
+    def _marks(self, job: Job) -> tuple[Pairs, ...]:
+        """Labels and annotations that rules read, of the job and of each role; () where none has
+        any."""
+        described: tuple[Job | Role, ...] = (job, *job.roles)
+        if self._all_slow or self.session.reads_pods:  # whatever a pod says may count
+            return tuple((*each.labels, *each.annotations) for each in described)
+        if not job.annotations and not any(role.annotations for role in job.roles):
+            return ()  # most jobs: nothing is compared with what rules read
+        reads = self.session.reads
+        return tuple(tuple(m for m in each.annotations if m[0] in reads) for each in described)
 
     def _has_reserved(self, state: JobState) -> bool:
         """Whether a rule counts what the job's queue, or one above it, reserves for tasks without

@@ -65,10 +65,14 @@ def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses)
     tried again without them, and then displaces those that are in its way. Raises KeyError for a
     task class that the view does not know.
     """
-    attempt = _Attempt(turn, session=session, view=view, classes=classes)
+    return _placed(_Attempt(turn, session=session, view=view, classes=classes))
+
+
+def _placed(attempt: _Attempt) -> PlacedTurn:
+    view = attempt.view
     # Politely first: to take a lower job's nominations away where other nodes would have done makes
     # that job wait for nothing.
-    lower = [] if attempt.run() else rivals(view, turn)
+    lower = [] if attempt.run() else rivals(view, attempt.turn)
     if lower:
         polite = attempt.pipelined
         attempt.restart()
@@ -82,6 +86,33 @@ def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses)
             attempt.restart()
             attempt.run()
     return attempt.finish()
+
+
+class FlatTurns:
+    """:func:`place` for turns that come one after the other, many of them alike.
+
+    Of one-task jobs that need the same, only the node has to be chosen again: that one task makes
+    the job ready was found out for the first of them.
+    """
+
+    def __init__(self, *, session: Session, view: View, classes: CompiledClasses) -> None:
+        self._session = session
+        self._view = view
+        self._classes = classes
+        self._example: _Attempt | None = None
+        """The last turn of a one-task job that became ready on an idle node."""
+
+    def place(self, turn: Turn) -> PlacedTurn:
+        """Place a turn as :func:`place` does."""
+        example = self._example
+        if example is not None and example.is_like(turn) and (placed := example.repeat(turn)):
+            return placed
+        self._example = None
+        attempt = _Attempt(turn, session=self._session, view=self._view, classes=self._classes)
+        placed = _placed(attempt)
+        if turn.total == 1 and not turn.nominated and attempt.ready and not placed.displaced:
+            self._example = attempt
+        return placed
 
 
 class _Attempt:
@@ -145,6 +176,27 @@ class _Attempt:
         while revision != self.view.revision:
             revision = self.view.revision
             self.compiled = [(run, self.classes.get(run.cid)) for run in self.turn.runs]
+
+    # --- the same again -----------------------------------------------------------------------
+
+    def is_like(self, turn: Turn) -> bool:
+        """Whether a turn differs from this one in nothing that placing its task reads."""
+        this = self.turn
+        return (
+            turn.runs == this.runs
+            and turn.groups == this.groups
+            and turn.total == 1
+            and not turn.nominated
+            and turn.jid not in self.view.nominations
+        )
+
+    def repeat(self, turn: Turn) -> PlacedTurn | None:
+        """Place the one task of a like turn on an idle node; None where there is none."""
+        run = turn.runs[0]
+        self.turn, self.statement = turn, ViewStatement(self.view)
+        if not self._place(run, self.classes.get(run.cid), run.tasks[0], now=True):
+            return None
+        return PlacedTurn(self.statement, core=self.statement.placed())
 
     # --- counting before trying ---------------------------------------------------------------
 

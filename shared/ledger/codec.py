@@ -15,6 +15,7 @@ import msgpack
 from msgspec import convert
 
 from shared.codec.checked import Malformed, binary, count, indices, integer
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import (
     DropClass,
     DropJob,
@@ -144,9 +145,22 @@ def read_statements(data: bytes) -> Iterator[Statement]:
         jid, version, qid, priority, ncore, ntail = head
         statement_runs: list[Run] = []
         for kind, cid, group, size in islice(run_heads, ncore + ntail):
-            lists = (list(column[first : first + size]) for column in columns)
             number += 1
-            statement_runs.append(Run(kind, cid, group, *lists, devices=devices.get(number, ())))
+            tasks_of, rows_of, *others = (list(column[first : first + size]) for column in columns)
+            versions_of, specs_of, levels_of = others
+            statement_runs.append(
+                Run(
+                    kind=kind,
+                    cid=cid,
+                    group=group,
+                    tasks=tasks_of,
+                    rows=rows_of,
+                    versions=versions_of,
+                    specs=specs_of,
+                    levels=levels_of,
+                    devices=devices.get(number, ()),
+                )
+            )
             first += size
         displaced, domains, expiry, *evicting = more.get(index, ([], [], 0.0))
         in_part = bool(evicting) and evicting[-1] == 1
@@ -205,8 +219,10 @@ def accepted_runs(runs: list[Run], verdicts: Sequence[Verdict]) -> list[Run]:
         keep = [v in ACCEPTED for v in verdicts[first : first + len(run.tasks)]]
         first += len(run.tasks)
         if any(keep):
-            columns = (_chosen(values, keep) for values in _lists(run))
-            chosen.append(Run(run.kind, run.cid, run.group, *columns, devices=run.devices))
+            tasks, rows, versions, specs, levels = (_chosen(values, keep) for values in _lists(run))
+            chosen.append(
+                replace(run, tasks=tasks, rows=rows, versions=versions, specs=specs, levels=levels)
+            )
     return chosen
 
 

@@ -152,12 +152,8 @@ def unpack_nodes(records: Sequence[bytes]) -> NDArray[np.int64]:
 # --- named things -----------------------------------------------------------------------------
 
 
-def thing_field(row: int, name: str) -> bytes:
-    return b"%d/%s" % (row, name.encode())
-
-
 def row_and_name(field: bytes) -> tuple[int, str]:
-    """The inverse of :func:`thing_field`. Errors: LedgerAltered."""
+    """Read the field of a thing's record, ``12/gpu-0``. Errors: LedgerAltered."""
     row, _, name = field.partition(b"/")
     if not (row.isdigit() and name):
         record_name = f"thing {field.decode(errors='replace')}"

@@ -36,6 +36,8 @@ GUARD_GUARANTEE = 2
 GUARD_REST = 4
 """Factor in a run's guards for the number of members that GUARD_GANG lets stay below the minimum.
 They have ended, and still count for their gang (docs/decisions/0034)."""
+GUARD_WHOLE = 1 << 30
+"""Bit of a run's guards: of its group, and of those above it, nobody but the rest stays."""
 
 
 class Level(IntEnum):
@@ -166,8 +168,7 @@ class Turn(Packed, frozen=True, kw_only=True):
             raise ValueError("a turn about no job needs a turn context")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Operations of one statement that share class, kind and group. The lists run in parallel."""
 
     kind: int
@@ -180,7 +181,7 @@ class Run:
     specs: list[int]
     """Node specification version each operation relied on: part of the read set."""
     levels: list[int]
-    devices: Things = field(default=(), kw_only=True)
+    devices: Things = ()
     """Devices of its node that each of its tasks takes, as the writer chose them. Disjoint from the
     devices that the class names."""
 
@@ -215,8 +216,8 @@ class EvictRun(Packed, frozen=True):
     rows: list[Index]
     guards: Count
     """Groups to keep whole after all of the statement's evictions: GUARD_GANG, GUARD_GUARANTEE,
-    plus GUARD_REST times the rest. Each run has its own: a gang that is in part already, and would
-    be refused for ever, takes nothing from the check of the others."""
+    GUARD_WHOLE, plus GUARD_REST times the rest. Each run has its own: a gang that is in part
+    already, and would be refused for ever, takes nothing from the check of the others."""
     to: list[Index] = msgspec.field(default_factory=list)
     """Where the tasks move: rows that are promised to them in the same statement, parallel to
     ``tasks``; empty where they only go. Their job must have no promise yet."""
@@ -236,7 +237,7 @@ class EvictRun(Packed, frozen=True):
     @property
     def rest(self) -> int:
         """How many members may stay of a group that has less than its minimum."""
-        return self.guards // GUARD_REST
+        return self.guards % GUARD_WHOLE // GUARD_REST
 
     @property
     def promise(self) -> Run:
@@ -255,8 +256,7 @@ def promises_of(evictions: Iterable[EvictRun]) -> dict[int, list[EvictRun]]:
     return moves
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True, gc=False):
     """A gang core that stands or falls together, then a tail of single operations.
 
     An accepted statement replaces every nomination its job held before. Its evictions belong to the
@@ -274,7 +274,7 @@ class Statement:
     domains: list[DomainOp]
     expiry: float = 0.0
     """When the nominations lapse, seconds since 1970; 0 where there are none."""
-    evictions: list[EvictRun] = field(default_factory=list)
+    evictions: list[EvictRun] = msgspec.field(default_factory=list)
     """Victims, none twice, perhaps of the job itself: what evicts for nobody (a shuffle) names the
     victims' own job as its ``jid``."""
     reason: str = ""
@@ -295,8 +295,7 @@ class CommitBatch:
     statements: list[Statement]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """The ledger's answer to one statement. ``at`` is the row, tix, qid or group that decided.
 
     ``tail`` holds one verdict per tail operation in order; empty where the core was refused.
@@ -332,8 +331,7 @@ class CommitReply:
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StatusItem:
+class StatusItem(msgspec.Struct, frozen=True, gc=False):
     """A change of state of tasks of one job. ``rows`` are the nodes the writer believes in.
 
     ``state`` PENDING means: the bind was refused for good, the task goes back to pending; or what
@@ -354,10 +352,10 @@ class StatusItem:
     group: int = -1
     devices: Things = ()
     """Devices that each adopted task has on its node."""
-    incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
+    incarnations: tuple[int, ...] = ()
     """Parallel to ``tasks``: the incarnations that the cluster spoke of; () where all are first
     ones. Not sent: the sender looks whether the next ones have begun meanwhile."""
-    restarts: tuple[int, ...] = field(default=(), kw_only=True)
+    restarts: tuple[int, ...] = ()
     """Ended incarnations of tasks that begin anew, parallel to ``tasks``. ``state`` is PENDING. Not
     in the log: a task that had ended and is pending was restarted."""
 

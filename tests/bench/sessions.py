@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shard_worker.dialects.open_session import run_action
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.status import Status
-from shared.garbage_collection import leave_loaded_objects_alone
+from shared.garbage_collection import RestingCollector
 from tests.bench.shapes import SessionShape
 
 
@@ -28,7 +28,7 @@ class SessionTime:
 def time_session(shape: SessionShape, nodes: int) -> SessionTime:
     """Building the cluster is not counted."""
     session = shape.build(nodes)
-    leave_loaded_objects_alone()  # as a worker does once its view is loaded
+    RestingCollector().begin()  # as a worker does once its view is loaded
     waiting = {task for task in session.world.tasks() if task.status is Status.PENDING}
     began, processor = time.perf_counter(), time.process_time()
     run_action(session, shape.action)

@@ -1,7 +1,7 @@
 """GPUs that tasks hold by MiB of a device, charged to their queues by the node that they are on.
 
 The same MiB are another part of a device on each kind of node, so that a task class has no amount
-of its own (:mod:`coordinator.intake.admission.kai_charges`). As in KAI, a waiting task counts as on
+of its own (:mod:`coordinator.jobs.charges.kai_charges`). As in KAI, a waiting task counts as on
 the smallest device that a node names, and a placed one as on its own. An open turn is charged as on
 the smallest: whichever node its worker takes, nobody else is promised the same.
 """

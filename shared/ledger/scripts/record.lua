@@ -11,6 +11,9 @@ local items, expired = unpack(munpack(ARGV[5]))
 local fields, field_count = {}, 0
 local names_of = {}  -- field -> {jid, tix}
 local task = {}  -- field -> a record, as read_task gives it
+-- Fields of tasks that may leave, come or end. Of others, on their way to running, nothing but the record is
+-- read: neither their job nor what they hold changes.
+local moves = {}
 local task_dirty, job_dirty, nomination_dirty = {}, {}, {}
 
 -- allowed[target][current]
@@ -31,8 +34,10 @@ local function load_tasks()
     if values[i] then
       local rec = read_task(values[i], unpack(names_of[fields[i]]))
       task[fields[i]] = rec
-      want_class(rec[3])
-      want_row(rec[2])
+      if moves[fields[i]] then
+        want_class(rec[3])
+        want_row(rec[2])
+      end
     end
   end
 end
@@ -58,6 +63,7 @@ local function load_all()
   local jids, n, seen = {}, 0, {}
   for _, item in ipairs(items) do
     local jid, names = item[2], {}
+    local moving = item[5] or item[1] ~= BOUND and item[1] ~= RUNNING
     if not allowed[item[1]] or #item[3] ~= #item[4] then
       reject('status item of job ' .. jid .. ': unknown state, or tasks and rows differ in length')
     end
@@ -69,6 +75,7 @@ local function load_all()
       field_count = field_count + 1
       fields[field_count] = names[i]
       names_of[names[i]] = {jid, tix}
+      if moving then moves[names[i]] = true end
     end
     item.names = names
     item.restarts = #item == 5
@@ -77,7 +84,7 @@ local function load_all()
     elseif item[5] then
       want_adopted(item)
     end
-    if not seen[jid] then
+    if moving and not seen[jid] then
       seen[jid] = true
       n = n + 1
       jids[n] = jid

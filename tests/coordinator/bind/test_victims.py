@@ -101,7 +101,7 @@ def test_a_victim_is_stopped_leaves_its_gang_and_is_pending_again() -> None:
     assert state.info.held == [1]
     assert core.tally.evicted == {"preempt (priority)": 2}
     items = ends(core, 1, 2)
-    assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0])]
+    assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0], incarnations=(0, 0))]
     assert [TaskState(s) for s in state.states] == [RUNNING, PENDING, PENDING]
     assert (state.info.held, state.evicted, state.incarnations) == ([1], set(), {1: 1, 2: 1})
     assert (state.status, state.refusals) == (SchedulingStatus.READY, 0)
@@ -135,7 +135,7 @@ def test_a_report_about_both_is_divided() -> None:
     core = filled()
     evict(core, 1)
     assert ends(core, 0, 1, 2) == [
-        StatusItem(PENDING, VICTIM, [1], [0]),
+        StatusItem(PENDING, VICTIM, [1], [0], incarnations=(0,)),
         StatusItem(FAILED, VICTIM, [0, 2], [0, 0]),
     ]
 
@@ -202,8 +202,8 @@ def test_a_late_report_of_an_earlier_incarnation_means_nothing() -> None:
     core = filled()
     again(core)
     assert ends(core, 1) == []
-    assert ends(core, 0, 1) == [StatusItem(FAILED, VICTIM, [0], [0])]
-    assert ends(core, 1, incarnation=1) == [StatusItem(FAILED, VICTIM, [1], [0])]
+    assert ends(core, 0, 1) == [StatusItem(FAILED, VICTIM, [0], [0], incarnations=(0,))]
+    assert ends(core, 1, incarnation=1) == [StatusItem(FAILED, VICTIM, [1], [0], incarnations=(1,))]
 
 
 def test_an_end_reported_twice_takes_no_place_from_the_next_incarnation() -> None:
@@ -211,7 +211,11 @@ def test_an_end_reported_twice_takes_no_place_from_the_next_incarnation() -> Non
     core = filled()
     evict(core, 1)
     first, second = (core.victims.read(reports(Report.FAILED, [1]), {"n0": 0}) for _ in range(2))
-    assert core.victims.current(first) == first == [StatusItem(PENDING, VICTIM, [1], [0])]
+    assert (
+        core.victims.current(first)
+        == first
+        == [StatusItem(PENDING, VICTIM, [1], [0], incarnations=(0,))]
+    )
     core.recorded(first, [[1]])
     run(core, VICTIM)
     assert core.victims.current(second) == []
@@ -225,11 +229,15 @@ def test_a_report_that_comes_twice_does_not_end_the_task_that_begins_anew() -> N
     before, twice = (core.victims.read(reports(Report.FAILED, [0, 1]), {"n0": 0}) for _ in "ab")
     core.recorded(before, [[0, 1]])
     core.recorded([StatusItem(PENDING, VICTIM, [1], [0], restarts=(0,))], [[1]])
-    assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0])]
+    assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0], incarnations=(0,))]
     run(core, VICTIM)
-    assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0])]
+    assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0], incarnations=(0,))]
     started = core.victims.read(reports(Report.STARTED, [1], incarnation=1), {"n0": 0})
-    assert core.victims.current(started) == started == [StatusItem(RUNNING, VICTIM, [1], [0])]
+    assert (
+        core.victims.current(started)
+        == started
+        == [StatusItem(RUNNING, VICTIM, [1], [0], incarnations=(1,))]
+    )
 
 
 def test_a_late_answer_of_an_earlier_incarnation_means_nothing() -> None:
@@ -250,7 +258,9 @@ def test_a_later_incarnation_that_the_cluster_does_not_have_is_lost() -> None:
     requests = BindRequests(["1.1"], ["u1~~1"], ["p"], ["n0"], [None])
     plan = BindPlan(["1-0"], [1], [1], [0], requests)
     items = core.bind_answered(plan, BindAnswers([BindAnswer.GONE], [""]), 0.0).items
-    assert core.victims.current(items) == [StatusItem(TaskState.LOST, VICTIM, [1], [0])]
+    assert core.victims.current(items) == [
+        StatusItem(TaskState.LOST, VICTIM, [1], [0], incarnations=(1,))
+    ]
 
 
 def test_an_answer_to_an_earlier_stop_means_nothing() -> None:
@@ -304,7 +314,7 @@ def test_a_victim_unknown_to_the_cluster_is_pending_again() -> None:
     core = filled()
     tasks, uids = evict(core, 1)
     items = core.stopped(tasks, uids, tasks)
-    assert items == [StatusItem(PENDING, VICTIM, [1], [0])]
+    assert items == [StatusItem(PENDING, VICTIM, [1], [0], incarnations=(0,))]
 
 
 # --- the job changes or goes ------------------------------------------------------------------
@@ -357,7 +367,9 @@ def test_the_ledger_may_know_more_than_the_books() -> None:
     core.validate()
     state = core.order.jobs[VICTIM]
     assert (state.evicted, state.incarnations, state.info.held) == ({1}, {1: 2, 2: 3}, [1])
-    assert ends(core, 1, incarnation=2) == [StatusItem(PENDING, VICTIM, [1], [0])]
+    assert ends(core, 1, incarnation=2) == [
+        StatusItem(PENDING, VICTIM, [1], [0], incarnations=(2,))
+    ]
     assert state.incarnations == {1: 3, 2: 3}
 
 

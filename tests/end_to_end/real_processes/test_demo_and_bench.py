@@ -16,13 +16,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 QUADRANT = [sys.executable, "-m", "laboratory.cli"]
 
 
-@pytest.fixture
-def empty_dir(monkeypatch: pytest.MonkeyPatch, short_dir: Path) -> Path:
-    """Where a run puts its directory; empty again after it, or the run left something behind."""
-    monkeypatch.setenv("TMPDIR", str(short_dir))
-    return short_dir
-
-
 def _run(*arguments: str) -> tuple[str, str]:
     result = subprocess.run(
         [*QUADRANT, *arguments], capture_output=True, text=True, timeout=150, check=False
@@ -45,17 +38,17 @@ def test_a_trace_runs_to_its_end(empty_dir: Path, tmp_path: Path) -> None:
     assert values["gangs_partly_bound"] == 0
     assert values["gangs_across_shards"] >= 10  # a shard has 16 GPUs
     assert values["pending_reasons"] == {}
-    assert "1 lines of the trace were left out: no duration" in err
+    assert "1 rows of the trace were left out: no duration" in err
     assert "GPUs" in err
     assert "busy" in err
     _run("chaos", "check", "--closed", str(history))
-    assert list(empty_dir.iterdir()) == []
 
 
 @pytest.mark.all
-def test_jobs_that_can_never_run_end_the_run_with_their_reason(
-    empty_dir: Path, tmp_path: Path
+def test_jobs_that_can_never_run_end_the_run_with_their_reason_and_its_history(
+    service: Path, short_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_dir))
     trace = tmp_path / "jobs.csv"
     trace.write_text("submit,duration,gpus\n0,1,1\n0,1,9\n")
     result = subprocess.run(
@@ -70,6 +63,8 @@ def test_jobs_that_can_never_run_end_the_run_with_their_reason(
     assert "1 jobs did not finish" in result.stderr
     assert "Nothing moved any more" in result.stderr
     assert "no reason is known" not in result.stderr
+    (directory,) = short_dir.iterdir()
+    assert f"The history is kept: {directory}/history.jsonl" in result.stdout + result.stderr
 
 
 def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:
@@ -112,4 +107,3 @@ def test_an_interrupt_stops_everything(empty_dir: Path, number: signal.Signals) 
         rest = process.stderr.read()
         assert process.wait(timeout=60) == 130
     assert rest.endswith("Interrupted; all processes are stopped\n")
-    assert list(empty_dir.iterdir()) == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from shard_worker.framework.extension_points import JOB_PIPELINED, JOB_READY, Point
 from shard_worker.framework.session import Session
-from shard_worker.turns.flat_turn import TOO_FEW, PlacedTurn, place
+from shard_worker.turns.flat_turn import TOO_FEW, FlatTurns, PlacedTurn, place
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import PARTLY
 from shard_worker.view.view import View
@@ -18,6 +19,7 @@ from shared.model.model import TaskClass
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, PODS
 from shared.units.things import NO_FREE_PORTS, port_name
+from tests.examples import examples
 from tests.shard_worker.placement.support import (
     classes_of,
     cls,
@@ -32,6 +34,8 @@ from tests.shard_worker.placement.support import (
 IDLE = record(allocatable=cpus(1))
 FULL = record(allocatable=cpus(1), used={CPU: 1000})
 LEAVING = record(allocatable=cpus(1), used={CPU: 1000}, releasing={CPU: 1000})
+PROMISED = record(allocatable=cpus(1), nominated={CPU: 1000, PODS: 1})
+RECORDS = (IDLE, IDLE, FULL, LEAVING, PROMISED)
 
 
 def do(
@@ -356,3 +360,52 @@ def test_amounts_near_the_limit_fit_exactly() -> None:
     placed.statement.rollback()
     view.set_rows(Rows([0], [used]))
     assert do(view, turn(1)).reasons == {"Insufficient cpu": 2}
+
+
+def drawn_turn(draw: Random) -> Turn:
+    """Mostly of a job of one task, and like others of those; job 9 holds a promise."""
+    tasks = draw.choice([1] * 9 + [2])
+    return turn(
+        tasks,
+        jid=draw.choice([1, 2, 3, 9]),
+        cid=draw.choice([0] * 9 + [1]),
+        minimum=tasks + draw.choice([0] * 9 + [1]),
+        priority=draw.choice([0, 5]),
+        tail=draw.choice([0] * 9 + [1]),
+        nominated=draw.choice([{}] * 9 + [{0: 1}]),
+    )
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_like_turns_are_placed_as_if_each_came_alone(mode: Mode) -> None:
+    """A third of the statements are refused before the next turn comes."""
+    for seed in range(examples(400)):
+        draw, session = Random(seed), session_of()
+        records = draw.choices(RECORDS, k=10)
+        together, apart = (
+            view_of(records, own=range(5), classes={0: cls(), 1: cls(2)}) for _ in range(2)
+        )
+        for view in (together, apart):
+            promised = [row for row, each in enumerate(records) if each is PROMISED]
+            nominate(view, 9, promised, priority=1)
+        compiled = classes_of(together, session, mode=mode)
+        flat = FlatTurns(session=session, view=together, classes=compiled)
+        classes = classes_of(apart, session, mode=mode)
+        for number in range(12):
+            each = drawn_turn(draw)
+            left = flat.place(each)
+            right = place(each, session=session, view=apart, classes=classes)
+            for name in (
+                "core",
+                "tail",
+                "displaced",
+                "reasons",
+                "failed_role",
+                "fitting",
+                "undone",
+            ):
+                assert getattr(left, name) == getattr(right, name), (seed, number, name)
+            if draw.random() < 1 / 3:
+                left.statement.rollback()
+                right.statement.rollback()
+            assert together.columns.image() == apart.columns.image(), (seed, number)
