@@ -28,6 +28,7 @@ from coordinator.core.dump import dump_of_core
 from coordinator.dispatch.worker_client import Shards, WorkerLost
 from coordinator.errors import Problem
 from shard_worker.worker.debugging import DebugRequest, DebugVerb, answer_of_process
+from shared import garbage_collection
 from shared.errors import shown
 from shared.telemetry.logging import LEVELS
 
@@ -99,7 +100,8 @@ class Debugging:
 
     async def _here(self, ask: DebugRequest) -> dict[str, Any]:
         if ask.verb is DebugVerb.DUMP:
-            return {"pid": os.getpid(), **dump_of_core(self._core, names=self._names())}
+            process = {"pid": os.getpid(), "garbageCollection": garbage_collection.figures()}
+            return process | dump_of_core(self._core, names=self._names())
         return await asyncio.to_thread(answer_of_process, ask)
 
     async def _there(self, shard: int, ask: DebugRequest) -> dict[str, Any]:

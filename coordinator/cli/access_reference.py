@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.api.auth.access import PathAccess, ResourceAccess, access_of
-from coordinator.api.auth.roles import QUEUE_TREE, RECORD, SHADOW, needed
+from coordinator.api.auth.roles import QUEUE_PAIRS, QUEUE_TREE, RECORD, SHADOW, needed
 
 _OURS = "/apis/quadrant.dev/v1alpha1"
 _PODS = "/api/v1/namespaces/{namespace}/pods"
@@ -21,6 +21,7 @@ REQUESTS = (
     ("POST", f"{_OURS}/plans"),
     ("GET", f"{_OURS}/status"),
     ("GET", QUEUE_TREE),
+    ("GET", QUEUE_PAIRS),
     ("GET", SHADOW),
     ("GET", RECORD),
     ("GET", f"{_DEBUG}/dump"),

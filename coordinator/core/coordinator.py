@@ -21,6 +21,7 @@ event                     what follows
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -297,12 +298,21 @@ class Coordinator:
         only = {outcome.jid for outcome in outcomes} - {NOBODY} if more else None
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call, only=only)}
         judged, lost = tally.judged
+        run: list[tuple[tuple[int, int], Outcome]] = []
         for outcome in outcomes:
+            if outcome.jid != NOBODY and outcome.jid not in expected:
+                continue
+            if (alike := self.order.binds_alike(outcome)) and not self.traces.followers:
+                expected.discard(outcome.jid)
+                run.append((alike, outcome))
+                continue
+            self._take_run(shard, run, now)
             if outcome.jid == NOBODY:
                 self.shuffling.outcome(outcome)
-            elif outcome.jid in expected:
+            else:
                 expected.discard(outcome.jid)
                 self._take(shard, outcome, now)
+        self._take_run(shard, run, now)
         if NOBODY in expected:
             expected.discard(NOBODY)
             self.shuffling.came_back()
@@ -310,6 +320,27 @@ class Coordinator:
         self._unread += expected
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
+
+    def _take_run(
+        self, shard: int, run: list[tuple[tuple[int, int], Outcome]], now: float | None
+    ) -> None:
+        """Take outcomes that do no more than bind the one task of their job, each beside its queue
+        and class: as :meth:`_take` of each, but a total moves once. ``run`` is empty afterwards."""
+        at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
+        alike: defaultdict[tuple[int, int], list[Outcome]] = defaultdict(list)
+        for key, outcome in run:
+            alike[key].append(outcome)
+        for (_, cid), outcomes in alike.items():
+            states = [self.order.jobs[outcome.jid] for outcome in outcomes]
+            self.places.placed_run(cid, states, [o.placements[0].rows[0] for o in outcomes])
+            if now is not None:
+                self.tally.waits.placed_run(states, now=now)
+            self.order.bind_run(states)
+        for _, outcome in run:
+            self.tally.of(shard).count(outcome)
+            note_try(self.order.jobs[outcome.jid], outcome, shard=shard, epoch=epoch, at=at)
+            self.observer.outcome(shard, outcome)
+        run.clear()
 
     def _take(self, shard: int, outcome: Outcome, now: float | None) -> None:
         """Take the outcome of a turn, of which nothing more is to come."""

@@ -42,7 +42,7 @@ class EventReason(StrEnum):
     EVICTED = "Evicted"
     EVICTION_OVERDUE = "EvictionOverdue"
     EVICT = "Evict"
-    """Tasks of the job are told to stop; EVICTED says for whom."""
+    """Tasks of the job are told to stop; EVICTED, which has this word in events, says for whom."""
     GANG_RELEASED = "GangReleased"
     RESTARTED = "Restarted"
 

@@ -27,6 +27,7 @@ from shared.messages.messages import (
     ENDED,
     GUARD_GANG,
     GUARD_REST,
+    GUARD_WHOLE,
     DomainOp,
     EvictRun,
     Statement,
@@ -129,7 +130,8 @@ class PodEvictions:
         keys = order.spanning.keys(jid)
         if _moves(state) or order.spanning.touched(keys):
             return EvictionRefusal(EvictionObstacle.BUSY)
-        tasks = self._gang_of(state, tix) if order.session.keeps_gangs else [tix]
+        whole = order.session.keeps_gangs or state.job.leaves_whole
+        tasks = self._gang_of(state, tix) if whole else [tix]
         if waiting := self._wait_for_volumes(state, tasks):
             return VolumeWait(tuple((jid, t) for t in waiting))
         if any(state.states[t] not in EVICTABLE for t in tasks):
@@ -249,6 +251,8 @@ class PodEvictions:
         """The tasks that leave with this one: those of the widest group that would otherwise be
         left in part."""
         job, leaving = state.job, [tix]
+        if job.leaves_whole:
+            return self._placed(state, 0)
         # From the inside out, each with all that leaves by then: a group that goes as a whole may
         # be more than the one above it can spare (seed 711).
         for group in _chain(job, job.role_of(tix).group):
@@ -320,6 +324,8 @@ class PodEvictions:
     def _guards(self, state: JobState, group: int, leaving: list[int]) -> int:
         """Have the ledger check that the gang is whole or gone afterwards, but for members that
         have ended. A gang that is in part already would be refused for ever: it is not checked."""
+        if state.job.leaves_whole:
+            return GUARD_WHOLE + self._members(state, 0, leaving) * GUARD_REST
         if not self._order.session.keeps_gangs:
             return 0
         job, rest = state.job, 0

@@ -147,7 +147,8 @@ class ReconcilePass:
         """Tasks of these jobs that hold a node in the books and are not in the listing; of deleted
         jobs also the binding ones, because nobody may be asking for their binds any more."""
         for state in states:
-            if _unsure(state):
+            # Most jobs of a long run have finished, and each pass comes by all of them.
+            if state.status is SchedulingStatus.DONE or _unsure(state):
                 continue
             present = self._present.get(state.job.jid, ())
             holding = HOLDING if state.job.jid in self._core.leaving else _HELD

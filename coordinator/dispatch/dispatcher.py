@@ -149,7 +149,8 @@ class Dispatcher:
         if home is not None and self.shards[home].epoch is not None and stays:
             return home
         up = [state for state in self.shards.values() if state.epoch is not None]
-        up = [state for state in up if state.shard not in tried] or up
+        if tried:
+            up = [state for state in up if state.shard not in tried] or up
         if turn.attempt and home is not None:
             # It found no place at home, or lost there: the next shard in turn, so that all see it.
             best = min(up, key=lambda s: (s.shard - home - 1) % len(self.shards))

@@ -19,6 +19,7 @@ from coordinator.intake.queue_of import (
     QueueNames,
     group_of,
     key_of,
+    key_of_group,
     name_of,
     queue_of,
     replicas_of,
@@ -132,7 +133,7 @@ class PendingBound:
         verdicts: dict[str, str] = {}
         for item in items:
             if isinstance(item, Mapping) and item.get("kind") == "PodGroup":
-                verdicts[key_of(item)] = self._take(item, names, existing=names.groups)
+                verdicts[key_of_group(item)] = self._take_group(item, names)
         admitted: list[Any] = []
         refused: list[Refusal] = []
         for item in items:
@@ -146,7 +147,7 @@ class PendingBound:
     def _why_not(self, item: Item, names: QueueNames, verdicts: dict[str, str]) -> str:
         match item.get("kind"):
             case "PodGroup":
-                return verdicts[key_of(item)]
+                return verdicts[key_of_group(item)]
             case "Job":
                 return self._take(item, names, existing=names.batch_jobs)
             case "Pod":
@@ -158,6 +159,9 @@ class PendingBound:
                 return verdicts.get(group, "")
             case _:
                 return ""
+
+    def _take_group(self, item: Item, names: QueueNames) -> str:
+        return "" if key_of_group(item) in names.groups else self._take(item, names, existing={})
 
     def _take(self, item: Item, names: QueueNames, *, existing: Mapping[str, int]) -> str:
         """Reserve room for one more job, unless it exists already; returns the reason of a refusal,

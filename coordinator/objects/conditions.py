@@ -30,12 +30,17 @@ _EVENTS = {
 """Type of a condition -> reason of the event that comes with it."""
 
 
+def lacks_minimum(state: JobState) -> bool:
+    held = state.info.held[0]
+    return not held or held < state.job.groups[0].minimum
+
+
 def present_condition(read_model: ReadModel, state: JobState) -> Json | None:
     """The condition that holds now; None where nobody has found yet that the gang does not fit.
     A gang that holds a part of its members always has one."""
     story, why = read_model.stories.get(state.job.jid), read_model.why(state.job.jid)
     held, minimum = state.info.held[0], state.job.groups[0].minimum
-    if held and held >= minimum:
+    if not lacks_minimum(state):
         return _scheduled(state, story)
     is_tried = why is not None and why.reason not in NOT_TRIED
     if not is_tried and phase(state) != UNKNOWN:
@@ -45,7 +50,7 @@ def present_condition(read_model: ReadModel, state: JobState) -> Json | None:
         missing = f"{minimum - held}/{len(state.states)} tasks in gang unschedulable"
         text = f"{missing}: {text}" if text else missing
     few = why is not None and why.reason is Reason.NOT_ENOUGH_TASKS
-    return _unschedulable(state, story, text, few=few)
+    return _unschedulable(state, text, None if story is None else story.waits_since, few=few)
 
 
 def lasting_conditions(read_model: ReadModel, state: JobState, present: Json) -> list[Json]:
@@ -57,12 +62,12 @@ def lasting_conditions(read_model: ReadModel, state: JobState, present: Json) ->
         type_: next((h.number for h in story.happenings if h.reason == reason), None)
         for type_, reason in _EVENTS.items()
     }
-    failure = story.last(EventReason.FAILED_SCHEDULING)
     if present["type"] == UNSCHEDULABLE and first[SCHEDULED] is not None:
         before = _scheduled(state, story)
-    elif present["type"] == SCHEDULED and failure is not None:
-        few = failure.message.startswith(f"{Reason.NOT_ENOUGH_TASKS}: ")
-        before = _unschedulable(state, story, failure.message, few=few)
+    elif present["type"] == SCHEDULED and story.shortage is not None:
+        text, since = story.shortage
+        few = text.startswith(f"{Reason.NOT_ENOUGH_TASKS}: ")
+        before = _unschedulable(state, text, since, few=few)
     else:
         return [present]
     # One that no event came with yet is the newest.
@@ -73,9 +78,8 @@ def _scheduled(state: JobState, story: Story | None) -> Json:
     return _condition(state, SCHEDULED, READY, "", None if story is None else story.placed_since)
 
 
-def _unschedulable(state: JobState, story: Story | None, text: str, *, few: bool) -> Json:
+def _unschedulable(state: JobState, text: str, since: float | None, *, few: bool) -> Json:
     reason = Reason.NOT_ENOUGH_TASKS if few else Reason.NOT_ENOUGH_RESOURCES
-    since = None if story is None else story.waits_since
     return _condition(state, UNSCHEDULABLE, reason, text, since)
 
 

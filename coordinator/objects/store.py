@@ -88,6 +88,7 @@ class Objects(Observing):
         for document in documents:
             self._put(document, self.version)
             self._list(document.jid)
+            self._last_restored = max(self._last_restored, document.jid)
 
     def publish(
         self, documents: Iterable[Document], deleted: Iterable[Key], *, purged: Iterable[int] = ()

@@ -16,7 +16,8 @@ from coordinator.service.observed.kubernetes import open_kubernetes
 from coordinator.service.observed.refilling import refilled
 from coordinator.service.process import exit_code, stop_on_signals
 from coordinator.service.service import Service
-from shared.garbage_collection import walk_young_objects_only
+from shared.garbage_collection import RestingCollector
+from shared.heap import map_large_buffers
 from shared.kubeconfig import ConfigError
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import expected, remembering
@@ -30,6 +31,9 @@ async def serve(settings: Settings) -> None:
     """Connect to ledger, cluster and Ray, serve until SIGTERM or SIGINT, disconnect."""
     loop_time = LoopTime()
     loop_time.watch(asyncio.get_running_loop())
+    collector = RestingCollector()
+    collector.begin()
+    collector.look_regularly()
     data_dir, cluster_id = settings.data_dir, settings.cluster_id
     if settings.kubernetes:
         identity = await refilled(settings.access(), data_dir, cluster_id)
@@ -80,7 +84,7 @@ def main() -> int:
     configure_logging(settings.log_level, settings.log_format, role="coordinator")
     log_uncaught()
     configure_tracing("coordinator")
-    walk_young_objects_only()
+    map_large_buffers()
     return exit_code(lambda: asyncio.run(serve(settings)))
 
 

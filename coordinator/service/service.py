@@ -47,6 +47,7 @@ from coordinator.core.served import notices_of
 from coordinator.core.status import resources_of
 from coordinator.core.status import status as counted
 from coordinator.dispatch.worker_client import Shards, worker_config
+from coordinator.explain.queues.pair_hours import PairHours
 from coordinator.intake.documents.document import Document
 from coordinator.intake.pending_limit import PendingBound
 from coordinator.intake.writer import IntakeWriter
@@ -304,7 +305,9 @@ class Service:
         )
         parsers = Parsers()
         group.create_task(parsers.run_forever())
-        group.create_task(self._serve_http(writer, evictor, parsers))
+        pair_hours = PairHours(self.core)
+        group.create_task(pair_hours.follow_forever())
+        group.create_task(self._serve_http(writer, evictor, parsers, pair_hours))
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
         group.create_task(binding.free_forever())
@@ -368,7 +371,9 @@ class Service:
                 await self._settled.wait()
         self._serving.close()
 
-    async def _serve_http(self, writer: IntakeWriter, pods: PodEvictor, parsers: Parsers) -> None:
+    async def _serve_http(
+        self, writer: IntakeWriter, pods: PodEvictor, parsers: Parsers, hours: PairHours
+    ) -> None:
         streams = Streams(self.objects)
         self._serving = Serving(
             ServedParts(
@@ -407,6 +412,7 @@ class Service:
                         parsers=parsers,
                         streams=streams,
                         history=self._settings.history,
+                        pair_hours=hours,
                     ),
                 ],
                 virtual=VIRTUAL if self._observed is not None else (*VIRTUAL, *OWN_ACCESS),

@@ -261,6 +261,9 @@ class Workers:
                 await self._shards.check()
                 await asyncio.sleep(START_AGAIN_SECONDS)
                 continue
+            if generation != self._policy[1]:  # it would place by the policy before
+                await self._shards.give_up(shard, alive=True)
+                continue
             log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
             self._core.dispatcher.shards[shard].pid = pid
             self._generations[shard] = generation
@@ -304,21 +307,27 @@ class Workers:
         while True:
             await asyncio.sleep(self._times.policy)
             session = await asyncio.to_thread(self._policies.look)
-            if session is not None:
-                await keep(session.policy)
-                self._core.order.adopt(session)
-                self._kick()
-                self._policy = self._policies.content, self._policies.generation
-            behind = [
-                state.shard
-                for state in self._core.dispatcher.shards.values()
-                if state.epoch is not None and self._generations[state.shard] != self._policy[1]
-            ]
-            # One at a time, so that the others go on placing.
-            for shard in behind:
-                if self._core.dispatcher.shards[shard].epoch is not None:
-                    log.info("Replacing a shard worker, for the new policy", shard=shard)
-                    await self._replace(shard, planned=True)
-            if behind:
-                self._core.order.look_again()
-                self._kick()
+            if session is None:
+                continue
+            await keep(session.policy)
+            order, served = self._core.order, session.eligibility.served
+            # A worker of the policy before places a job whatever a field says that only the new
+            # one serves: the job waits until no such worker is left.
+            session.eligibility.served = served & order.session.eligibility.served
+            order.adopt(session)
+            self._kick()
+            self._policy = self._policies.content, self._policies.generation
+            await self._replace_those_behind()
+            if session.eligibility.served != served:
+                session.eligibility.served = served
+                order.adopt(session)
+            order.look_again()
+            self._kick()
+
+    async def _replace_those_behind(self) -> None:
+        """Replace the workers of an older policy, one at a time, so that the others go on
+        placing."""
+        for state in list(self._core.dispatcher.shards.values()):
+            if state.epoch is not None and self._generations[state.shard] != self._policy[1]:
+                log.info("Replacing a shard worker, for the new policy", shard=state.shard)
+                await self._replace(state.shard, planned=True)

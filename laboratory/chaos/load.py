@@ -314,7 +314,7 @@ class ChaosLoad:
     def _pod(self, name: str, group: str) -> Item:
         template = pod_template(GPU, duration=self._rng.uniform(0.2, 1.0))
         if self._of_kai:
-            return kai.pod(name, group, template, namespace=NAMESPACE)
+            return kai.pod(name, template, namespace=NAMESPACE, group=group)
         return pod_manifest(name, template, namespace=NAMESPACE, annotations={GROUP: group})
 
     def _pod_group(self, name: str, minimum: int) -> Item:

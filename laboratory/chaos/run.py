@@ -60,7 +60,7 @@ class Chaos:
     hostile: bool = True
     """Whether a hostile tenant runs beside the load."""
     of_kai: bool = False
-    """Whether its policies are KAI's, and users speak KAI's words. The hostile tenant does not."""
+    """Whether its policies are KAI's, and users speak KAI's words."""
     drains: list[PlannedDrain] = field(default_factory=list)
     post_limit: float = 0.0
     """Seconds within which 99% of the load's requests have to be answered, outside of recoveries;
@@ -118,8 +118,7 @@ class Chaos:
         nodes = list(node_items(self.shape))
         await stage.submit(nodes)
         await stage.submit(cluster(self.shape, nodes, of_kai=self.of_kai))
-        if not self.of_kai:
-            await stage.submit(hostile_queues())
+        await stage.submit(hostile_queues(of_kai=self.of_kai))
         await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
         walls = self.settings.mode == "hard"
         shards = self.settings.shards
@@ -130,7 +129,9 @@ class Chaos:
     def _tenant(self, stage: Stage, tokens: Tokens) -> Hostile | None:
         if not self.hostile:
             return None
-        return Hostile(stage.parts.urls, tokens.view, tokens.submit, first=self.seed)
+        return Hostile(
+            stage.parts.urls, tokens.view, tokens.submit, of_kai=self.of_kai, first=self.seed
+        )
 
     async def _storm(
         self, stage: Stage, load: ChaosLoad, striker: FaultInjector, hostile: Hostile | None

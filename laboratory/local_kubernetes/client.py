@@ -22,6 +22,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 SECONDS = 60.0
 """How long is waited for an answer that must come."""
 _EVERY = 0.02
+_PODS = "/api/v1/namespaces/default/pods"
+_NO_CLASS = "no PriorityClass with name"
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 Json = dict[str, Any]
@@ -100,8 +102,29 @@ class ApiClient:
         return resource.path(_namespace(item), metadata["name"])
 
     async def create(self, *items: Json) -> list[Json]:
-        """As stored; an object without a namespace goes to ``default``."""
-        return [await self.post(await self._collection(item), item, code=201) for item in items]
+        """As stored; an object without a namespace goes to ``default``. Admission knows a priority
+        class then: it hears of a new one a moment after it is stored."""
+        stored = [await self.post(await self._collection(item), item, code=201) for item in items]
+        for item in items:
+            if item["kind"] == "PriorityClass":
+                await self.until_admitted(item["metadata"]["name"])
+        return stored
+
+    async def until_admitted(self, priority_class: str) -> None:
+        """Wait until pods may name a class."""
+        spec = {
+            "priorityClassName": priority_class,
+            "containers": [{"name": "any", "image": "any"}],
+        }
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"}, "spec": spec}
+        deadline = time.monotonic() + SECONDS
+        while True:
+            answer = await self.post(_PODS, pod, code=None, dryRun="All")
+            if _NO_CLASS not in answer.get("message", ""):
+                return
+            if time.monotonic() > deadline:
+                raise UnexpectedAnswer(f"PriorityClass {priority_class}: {answer['message']}")
+            await asyncio.sleep(_EVERY)
 
     async def post(self, path: str, body: Json, *, code: int | None = 201, **query: str) -> Json:
         return await self.ask("POST", path, body, code=code, **query)

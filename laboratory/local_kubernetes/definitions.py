@@ -110,9 +110,7 @@ async def install(client: ApiClient, *definitions: Json) -> None:
             await client.create(crd)
     for crd in definitions:
         await client.until(resource.path(name=crd["metadata"]["name"]), established)
-        spec = crd["spec"]
-        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        await client.until(path, lambda answer: "items" in answer)
+        await _served(client, crd)
     await client.resources()
 
 
@@ -123,9 +121,17 @@ async def remove(client: ApiClient, *definitions: Json) -> None:
     for crd in definitions:
         name = crd["metadata"]["name"]
         if name in present:
+            await _served(client, crd)  # deleted before that, it may be there for minutes
             await client.delete(resource.path(name=name))
             await client.until(resource.path(name=name), lambda answer: answer.get("code") == 404)
     await client.resources()
+
+
+async def _served(client: ApiClient, crd: Json) -> None:
+    """Wait until the objects of a definition can be listed."""
+    spec = crd["spec"]
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    await client.until(path, lambda answer: "items" in answer)
 
 
 def established(answer: Json) -> bool:

@@ -31,7 +31,6 @@ from laboratory.workloads.generators import (
 from laboratory.workloads.trace import Trace
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
-from shared.ledger.entries.log import LogEntry
 from shared.policy.model import Policy
 
 WINDOW = 16
@@ -88,13 +87,12 @@ class UnfitBacklog(ValueError):
 class _Starts(Notes):
     """Records only when tasks started and ended."""
 
+    reads_ledger = False
+
     def __init__(self) -> None:
         super().__init__()
         self.started: list[float] = []
         self.ended: list[float] = []
-
-    def ledger_entries(self, entries: list[LogEntry], at: float) -> None:
-        """Ignored: only what ran counts."""
 
     def cluster_events(self, events: list[ClusterEvent]) -> None:
         for event in events:
@@ -131,6 +129,7 @@ def run_backlog(
         seed=seed,
         network=CALM,
         notes=starts,
+        audits=False,
     )
     trace, shape = backlog.trace, backlog.shape
     simulation.submit([*node_items(shape), *queue_items(trace)])

@@ -21,6 +21,9 @@ from shared.ledger.entries.log import LogEntry
 class Notes:
     """``lines``: one JSON event each, including the newline."""
 
+    reads_ledger = True
+    """Whether :meth:`ledger_entries` wants what the ledger's log gets."""
+
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self._number = 0

@@ -11,6 +11,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.policy_record import policy_op
 from coordinator.dispatch.instructions import Instruction
+from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.ledger_audit.recount import recount
@@ -67,6 +68,8 @@ class Environment:
     evicts: bool = False
     """Whether nodes are drained, or policies of Jobs begin pods anew: leaders claim the writer of
     such evictions, and carry the policies out."""
+    audits: bool = True
+    """Whether leaders audit the ledger; nothing that they decide depends on it."""
 
 
 class CoordinatorIncarnation:
@@ -120,6 +123,11 @@ class CoordinatorIncarnation:
             recount=partial(recount, world.ledger),
             clock=self._loop.time,
         )
+
+    @property
+    def registry(self) -> Registry:
+        """Its objects."""
+        return self._intake.registry
 
     # --- birth and death ----------------------------------------------------------------------
 
@@ -189,7 +197,8 @@ class CoordinatorIncarnation:
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)
-        self.audit = SimulatedAudit(ledger, now=self._loop.time)
+        if self._world.audits:
+            self.audit = SimulatedAudit(ledger, now=self._loop.time)
         self.edges.admit([], self._open)
 
     def _recorded_policy(self, policy: Policy) -> Policy:
@@ -201,8 +210,7 @@ class CoordinatorIncarnation:
     def _open(self) -> None:
         """The default queue exists: start everything else."""
         assert self.edges is not None
-        assert self.audit is not None
-        self.edges.lead(self._keep, self.audit.run_forever)
+        self.edges.lead(self._keep, self.audit)
         self._repartition()
         self.process.round(LOOK_SECONDS, self._look)
         self.open = True

@@ -79,13 +79,14 @@ class Simulation:
         notes: Notes | None = None,
         binds_volumes: bool = True,
         evicts: bool = False,
+        audits: bool = True,
         ask: Ask = ask_over_http,
         start: float = START,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
-        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``evicts``:
-        see :class:`Environment`. ``ask`` sends workers' questions to an extender. ``start``: when
-        time begins, seconds since 1970."""
+        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes``, ``evicts``
+        and ``audits``: see :class:`Environment`. ``ask`` sends workers' questions to an extender.
+        ``start``: when time begins, seconds since 1970."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -109,6 +110,7 @@ class Simulation:
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
             evicts=evicts,
+            audits=audits,
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()
@@ -377,7 +379,7 @@ class Simulation:
         """Record what the ledger and the cluster did in this moment."""
         if self.notes is None:
             return
-        if (length := self.ledger.length) != self._length:
+        if self.notes.reads_ledger and (length := self.ledger.length) != self._length:
             self._length = length
             entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
             self.notes.ledger_entries(entries, self.timeline.now)

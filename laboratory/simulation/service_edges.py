@@ -34,6 +34,7 @@ from coordinator.service.metrics.probes import Probes
 from coordinator.service.pod_evictor import PodEvictor
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.worker_lifecycle import Workers, WorkerTimes
+from laboratory.simulation.ledger_audit import SimulatedAudit
 from laboratory.simulation.policy_file import LOOK_SECONDS, PolicyLook
 from laboratory.simulation.process import Process
 from laboratory.simulation.remote_ledger import RemoteLedger
@@ -223,10 +224,10 @@ class ServiceEdges:
     def lead(
         self,
         keep: Callable[[Policy], Awaitable[None]],
-        audit: Callable[[], Coroutine[Any, Any, None]],
+        audit: SimulatedAudit | None,
     ) -> None:
         """The default queue exists: start the workers, and the loops between ledger and cluster.
-        ``keep`` stores a new policy; ``audit`` is the loop that audits the ledger."""
+        ``keep`` stores a new policy."""
         binding, reconciling = self._binding, self._reconciling
         for loop in (
             binding.bind_forever(),
@@ -241,7 +242,8 @@ class ServiceEdges:
         self._group.create_task(self._workers.start_all(self._group))
         self._start_loop(partial(self._workers.heartbeat_forever, self._group))
         self._start_loop(partial(self._executor.sweep_forever, lambda: None, every=SWEEP_SECONDS))
-        self._start_loop(audit)
+        if audit is not None:
+            self._start_loop(audit.run_forever)
         if self._policy.changing:
             self._start_loop(partial(self._workers.follow_policy_forever, keep))
 

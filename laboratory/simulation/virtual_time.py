@@ -46,13 +46,16 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fraction of requests that arrive a second time, much later."""
     dies_with_sender: float = 0.5
     """Fraction of a process's messages in flight that are lost when it dies."""
+    other_version: float = 0.4
+    """Fraction of the workers, in a run whose seed has a rolling upgrade, that start on a Ray node
+    with another version and are refused."""
 
     def mean(self, place: Place) -> float:
         return self.ledger if place is Place.LEDGER else self.cluster
 
 
-CALM = Network(request_lost=0.0, answer_lost=0.0, echo=0.0)
-"""Every message arrives once."""
+CALM = Network(request_lost=0.0, answer_lost=0.0, echo=0.0, other_version=0.0)
+"""Every message arrives once, and every worker is of this version."""
 
 START = 1_000.0
 """When virtual time begins, in seconds since 1970."""

@@ -35,9 +35,6 @@ ROLLING = 11
 upgraded."""
 ROLLING_FIRST = 6
 
-OTHER_VERSION = 0.4
-"""Fraction of the workers that start there then, which are refused."""
-
 
 class SimulatedShards:
     """Implements :class:`coordinator.service.worker_lifecycle.RunsShards`. ``workers`` are the
@@ -125,7 +122,7 @@ class SimulatedShards:
         if seed % ROLLING != ROLLING_FIRST:
             return False
         draw = Random(f"version {seed}/{config.shard}/{config.epoch.counter}")
-        return draw.random() < OTHER_VERSION
+        return draw.random() < self._timeline.network.other_version
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
         """Nothing ends it here, the worst case of a machine that nobody reaches any more: its

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shard_worker.eviction.disruption import unit_may_go
 from shard_worker.eviction.gang_slack import Surplus
 from shard_worker.framework.rules import Mask
 from shard_worker.session_model.job import TaskInfo
-from shard_worker.session_model.status import EVICTABLE, OCCUPYING, Status
+from shard_worker.session_model.status import EVICTABLE, OCCUPYING
 from shard_worker.session_model.workload import Amounts, add
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) ->
     """The bundle of all remaining tasks of the job, if any of them is in the domain."""
     job = tasks[0].job
     remaining = [task for task in tasks if task.status & EVICTABLE]
-    if not remaining or not _may_go_whole(ssn, job, may_go):
+    if not remaining or not unit_may_go(ssn.world, remaining[0], may_go):
         return []
     return [
         EvictionUnit(job, True, tuple(remaining), _gain(remaining, need, job.census.of(OCCUPYING)))
@@ -128,16 +129,6 @@ def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
             if task.status & EVICTABLE and may_go(task):
                 jobs.setdefault(task.job.job.jid, []).append(task)
     return [jobs[jid] for jid in sorted(jobs)]
-
-
-def _may_go_whole(ssn: Session, job: SessionJob, may_go: MayGo) -> bool:
-    """Whether every placed or nominated member is on a node in reach and may be evicted."""
-    reach = ssn.world.in_reach()
-    return all(
-        bool(task.status & EVICTABLE) and bool(reach[task.row]) and may_go(task)
-        for task in job.tasks
-        if task.status & (OCCUPYING | Status.PIPELINED)
-    )
 
 
 def _gain(tasks: Sequence[TaskInfo], need: Amounts, cost: int) -> float:

@@ -26,7 +26,7 @@ class SurplusMembers:
 
 class Surplus:
     """The spare members of one job: those that it can lose without missing a minimum. A job below a
-    minimum has none."""
+    minimum has none, nor has one that leaves as a whole."""
 
     def __init__(self, job: SessionJob) -> None:
         self._job = job
@@ -45,7 +45,7 @@ class Surplus:
         # Volcano counts the job's minimum only. A role or a sub job below its own minimum makes a
         # gang as useless, so that both are held to here (docs/from-volcano.md).
         role = task.role.name
-        if self._ready <= self._job.minimum:
+        if self._ready <= self._job.minimum or self._job.job.leaves_whole:
             return False
         if role in self._roles and self._roles[role] <= self._minima[role]:
             return False

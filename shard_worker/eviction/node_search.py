@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shard_worker.eviction.disruption import (
+    complete_units,
+    leaves_whole,
+    unit_may_go,
+    unit_of,
+)
 from shard_worker.eviction.refusals import Tests, may_go
 from shard_worker.eviction.victims import (
     fits_now,
@@ -23,6 +29,7 @@ from shard_worker.framework.rules import Mask
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import choose, feasible
 from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import EVICTABLE
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
@@ -117,21 +124,40 @@ class NodeSearch:
             if not order:
                 statement.rollback(before)
                 return False
-            self.evict(order.pop(), task)
+            victim = order.pop()
+            if victim.status & EVICTABLE:  # it may have left with another of its job
+                self.evict(victim, task)
         statement.pipeline(task, row)
         return True
 
     def candidates(self, task: TaskInfo, row: int) -> list[TaskInfo]:
         """The tasks that all rules allow to evict on a node; empty where all of them do not
-        suffice."""
+        suffice. A task that leaves with others counts if all of these may leave."""
         ssn, world = self._ssn, self._ssn.world
-        residents = [other for other in world.tasks_on(row) if may_go(self._tests, other, task)]
+        residents = [other for other in world.tasks_on(row) if self._may_go(other, task)]
         # Twice: of everybody who could leave, which spares the rules a node that can never do, and
         # of those whom the rules let go.
         if not residents or not suffice(world, task, row, residents):
             return []
-        victims = self._rules(task, in_order(ssn, task.job, residents))
+        if not any(map(leaves_whole, residents)):
+            victims = self._rules(task, in_order(ssn, task.job, residents))
+        else:
+            leaving = {id(other): other for one in residents for other in unit_of(one)}
+            victims = self._rules(task, in_order(ssn, task.job, leaving.values()))
+            victims = [victim for victim in complete_units(victims) if victim.row == row]
         return victims if suffice(world, task, row, victims) else []
 
+    def _may_go(self, victim: TaskInfo, task: TaskInfo) -> bool:
+        if not may_go(self._tests, victim, task):
+            return False
+        if not leaves_whole(victim):
+            return True
+        return victim.job is not task.job and unit_may_go(
+            self._ssn.world, victim, lambda other: may_go(self._tests, other, task)
+        )
+
     def evict(self, victim: TaskInfo, task: TaskInfo) -> None:
-        self._statement.evict(victim, reason(self._ssn, self._action, task.key))
+        """Evict a victim, with all that leave with it."""
+        why = reason(self._ssn, self._action, task.key)
+        for other in unit_of(victim):
+            self._statement.evict(other, why)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
@@ -241,7 +242,7 @@ class Session(Answers):
         if at is None or self.listens(at):
             self.eligibility.served.update(demands)
 
-    @property
+    @cached_property
     def keeps_gangs(self) -> bool:
         """Whether the policy keeps gangs whole (gang, at JobReady): the ledger holds it to that."""
         return any(rule.plugin == "gang" for rule in self.rules(JOB_READY))
@@ -284,13 +285,13 @@ class Session(Answers):
         jid)."""
         return sort_key(self.rules(JOB_ORDER), info, cluster)
 
-    @property
+    @cached_property
     def sorts_jobs(self) -> bool:
         """Whether all rules of JobOrder are keys. A key is constant while a job waits; comparisons
         may change."""
         return all(hook.fn is not None for hook in self.rules(JOB_ORDER))
 
-    @property
+    @cached_property
     def sorts_queues(self) -> bool:
         """Whether all rules of QueueOrder are keys: such a key changes only with what its queue
         has."""

@@ -221,7 +221,8 @@ _FRACTIONS = frozenset(("gpu-fraction", "gpu-memory"))
 def demands_of(info: JobInfo, cluster: ClusterInfo) -> Iterator[Demand]:
     """The demands of a job. Called for every job that is queued: most have none, and plain
     classes cost two comparisons."""
-    yield from _of_gang(info.job)
+    if info.job.topology is not None or info.job.sub_groups:
+        yield from _of_gang(info.job)
     of_classes = [demand for cls in info.classes for demand in _of_class(cls, cluster.names)]
     yield from of_classes
     for role in info.job.roles:
@@ -309,15 +310,15 @@ def unknown_tier(job: Job, tiers: Collection[str]) -> str | None:
 
 def names_tier(job: Job) -> bool:
     """Whether the job must stay within a tier that it names."""
+    return bool(_named_tiers(job))
+
+
+def _named_tiers(job: Job) -> list[str]:
     if job.topology is None and not job.sub_groups:
-        return False  # most jobs
-    return any(True for _ in _named_tiers(job))
-
-
-def _named_tiers(job: Job) -> Iterator[str]:
-    for topology in (job.topology, *(policy.topology for policy in job.sub_groups)):
-        if topology is not None and topology.hard and topology.highest_tier_name:
-            yield topology.highest_tier_name
+        return []  # most jobs
+    topologies = (job.topology, *(policy.topology for policy in job.sub_groups))
+    hard = (topology for topology in topologies if topology is not None and topology.hard)
+    return [topology.highest_tier_name for topology in hard if topology.highest_tier_name]
 
 
 def unserved_preferences(job: Job, served: Collection[Served]) -> Iterator[Preference]:

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from shard_worker.session_model.status import LOST, OCCUPYING, READY, STATUS_OF, VALID, Status
 from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo, add
 from shared.messages.messages import TaskState
@@ -208,8 +210,7 @@ class SubJob:
         return now.ready + now.waiting + now.pending_best_effort >= self.minimum
 
 
-@dataclass(slots=True)
-class SessionJob(JobInfo):
+class SessionJob(JobInfo, gc=True):  # its tasks point back to it
     """``held``, ``waiting`` and ``best_effort`` (per group) follow the statuses of the tasks.
 
     Other than in Order, ``held`` does not count tasks that are leaving: Volcano's rules do not.
@@ -217,18 +218,18 @@ class SessionJob(JobInfo):
 
     queue: QueueInfo | None = None
     """None where its queue does not exist."""
-    tasks: list[TaskInfo] = field(default_factory=list)
+    tasks: list[TaskInfo] = msgspec.field(default_factory=list)
     """Index: tix."""
-    census: Census = field(default_factory=Census)
-    by_role: dict[str, Census] = field(default_factory=dict)
+    census: Census = msgspec.field(default_factory=Census)
+    by_role: dict[str, Census] = msgspec.field(default_factory=dict)
     """Role name -> counts of its tasks."""
-    subs: dict[str, SubJob] = field(default_factory=dict)
+    subs: dict[str, SubJob] = msgspec.field(default_factory=dict)
     backfilled: bool = True
     """Whether its best-effort tasks are left to the action backfill. Always so in Volcano. Under a
     policy without that action a worker places them like all others (docs/decisions/0040)."""
     allocated_hyper_node: str = ""
     """Lowest hyper node that holds all its placed tasks, "" where nothing is placed."""
-    unschedulable: dict[str, int] = field(default_factory=dict)
+    unschedulable: dict[str, int] = msgspec.field(default_factory=dict)
     """Why its first failed task in this session found no node: reason -> nodes."""
     failed_role: str = ""
 

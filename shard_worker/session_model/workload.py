@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from shared.model.model import Job, Node, Queue, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.units.slots import BASE
@@ -39,8 +41,7 @@ class JobFigures(NamedTuple):
     counts."""
 
 
-@dataclass(slots=True)
-class JobInfo:
+class JobInfo(msgspec.Struct, gc=False):
     """One job as Order sees it. ``held``, ``waiting`` and ``best_effort`` are per group."""
 
     job: Job
@@ -55,16 +56,16 @@ class JobInfo:
     """Pending members with requests (what allocate places)."""
     failed: int = 0
     """Members failed, releasing by deletion or unknown: they cannot count for the minimum."""
-    allocated: Amounts = field(default_factory=dict)
-    requested: Amounts = field(default_factory=dict)
+    allocated: Amounts = msgspec.field(default_factory=dict)
+    requested: Amounts = msgspec.field(default_factory=dict)
     """Sum of the requests of its pending members."""
     phase: str = ""
     """Phase of its PodGroup: "", Pending, Inqueue, Running, Unknown, Completed."""
     using: int = 0
     """Members allocated, binding, bound or running."""
-    nominated: Amounts = field(default_factory=dict)
+    nominated: Amounts = msgspec.field(default_factory=dict)
     """Sum of the requests of its pipelined members; kept in sessions over a world only."""
-    gated: Amounts = field(default_factory=dict)
+    gated: Amounts = msgspec.field(default_factory=dict)
     """Sum of the requests of its members with scheduling gates."""
     figures: JobFigures | None = None
     """The figures that the totals of cluster and queue include for the job; None if none."""
@@ -149,6 +150,8 @@ class ClusterInfo:
     """By row. A session over a world has them in its view instead."""
     foreign: dict[int, dict[int | str, int | Vector]] = field(default_factory=dict)
     """Row -> slot or named thing -> what pods that are not ours use there."""
+    foreign_sums: Amounts = field(default_factory=dict)
+    """Amounts that pods that are not ours use on all nodes."""
     nodes_revision: int = 0
     """Rises with every change of a node, or of what others use."""
     objects: ClusterObjects = field(default_factory=ClusterObjects)

@@ -20,7 +20,7 @@ from shard_worker.framework.session import Session
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.status import LOST, OCCUPYING, READY, Status
-from shared.messages.messages import GUARD_GANG, GUARD_GUARANTEE, GUARD_REST
+from shared.messages.messages import GUARD_GANG, GUARD_GUARANTEE, GUARD_REST, GUARD_WHOLE
 
 NAMES_VICTIMS: dict[str, Point[Any, Any]] = {
     "gangpreempt": UNIFIED_EVICTABLE,
@@ -60,12 +60,18 @@ class Guards:
     def of(self, job: SessionJob, group: int) -> int:
         """The guards of victims of a group of a job."""
         guards = 0
-        rest = self._rest(job, group) if self._gangs and self._keeps(job) else None
-        if rest is not None:
+        if job.job.leaves_whole:
+            others = (task for task in job.tasks if not task.status & OCCUPYING)
+            guards |= GUARD_WHOLE + sum(map(self._counts, others)) * GUARD_REST
+        elif (rest := self._gang_rest(job, group)) is not None:
             guards |= GUARD_GANG + rest * GUARD_REST
         if self._guarantees and _guaranteed(job):
             guards |= GUARD_GUARANTEE
         return guards
+
+    def _gang_rest(self, job: SessionJob, group: int) -> int | None:
+        """See :meth:`_rest`; None also where nothing keeps the gang whole."""
+        return self._rest(job, group) if self._gangs and self._keeps(job) else None
 
     def _keeps(self, job: SessionJob) -> bool:
         """Whether KAI's rules keep the gang whole: not one that is evicted because it is none, nor

@@ -18,7 +18,7 @@ from shard_worker.worker.debugging import DEBUG, DebugVerb, answer_of_process
 from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import CONFIG, REPLY
 from shared.codec.packed import replace
-from shared.garbage_collection import leave_loaded_objects_alone
+from shared.garbage_collection import RestingCollector
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.wire import TURNS
 from shared.telemetry.tracing import configure_tracing
@@ -28,6 +28,7 @@ class ShardActor:
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._ledger: RedisLedger | None = None
+        self._collector = RestingCollector()
         self._server: ShardServer | None = None
         """None before the first ``begin``, and once the shard was released."""
 
@@ -41,7 +42,7 @@ class ShardActor:
         self._runner.run(self._server.load())
         # What the view holds now lives as long as the process; a full collection over it would only
         # cost time.
-        leave_loaded_objects_alone()
+        self._collector.begin()
         return str(os.getpid()).encode()
 
     def end(self) -> None:
@@ -61,7 +62,9 @@ class ShardActor:
             raise RuntimeError("the worker has not begun")
         started = time.process_time()
         self._server.expect(epoch.decode(), number)
-        reply = self._runner.run(self._server.answer(TURNS.decode(call)))
+        turns = TURNS.decode(call)
+        self._collector.look(time.monotonic(), time.process_time(), hurry=bool(turns))
+        reply = self._runner.run(self._server.answer(turns))
         return REPLY.encode(replace(reply, busy_seconds=time.process_time() - started))
 
     def alive(self) -> bool:

@@ -29,6 +29,7 @@ from shard_worker.worker.limits import WorkerLimits
 from shard_worker.worker.served_calls import ServedCalls
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shard_worker.worker.worker import Worker
+from shared import garbage_collection
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.lease import HeldLease, RenewsLeases
@@ -223,6 +224,7 @@ class ShardServer:
             "pid": os.getpid(),
             "epoch": str(self._config.epoch),
             "logPosition": self._log_id,
+            "garbageCollection": garbage_collection.figures(),
         }
         queues = {"openTurns": self.worker.open_turns}
         return process | {"queues": queues} | dump_of_view(self.view)

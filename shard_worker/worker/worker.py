@@ -23,7 +23,7 @@ from shard_worker.inquiry.turn_steps import placement_step, steps_before
 from shard_worker.placement.statement import runs_of
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.turns.extender_http import Ask, ask_over_http
-from shard_worker.turns.flat_turn import PlacedTurn, place
+from shard_worker.turns.flat_turn import FlatTurns, PlacedTurn
 from shard_worker.turns.session_turn import SessionPlaced, SessionTurns
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
@@ -106,6 +106,7 @@ class Worker:
         self._waiting: deque[Attempt] = deque()
         self._flying: list[Attempt] = []
         self._batch: CommitBatch | None = None
+        self._flat = FlatTurns(session=session, view=view, classes=self.classes)
         self._turns = SessionTurns(self._open_session, view=view, mode=mode, ask=ask)
         """For turns that need a session."""
 
@@ -255,7 +256,7 @@ class Worker:
         classes = self.view.classes
         if not turn.runs or any(run.cid not in classes for run in turn.runs):
             return self._outcome(turn, OutcomeCode.STALE, tally)
-        placed = place(turn, session=self.session, view=self.view, classes=self.classes)
+        placed = self._flat.place(turn)
         if not placed.core:
             if placed.undone:
                 self._figures.waste("rollback", placed.undone)

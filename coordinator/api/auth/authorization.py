@@ -24,11 +24,13 @@ from coordinator.intake.principal import ANYONE, CALLER, Principal, TokenRole, m
 from coordinator.intake.queue_of import (
     Item,
     QueueNames,
+    document_kind,
     group_job,
     group_of,
     is_group,
     is_submitted,
     key_of,
+    key_of_group,
     name_of,
     namespace_of,
     present_queue,
@@ -57,7 +59,7 @@ def authorize_objects(
     coming: dict[str, str] = {}
     for item in items:
         if isinstance(item, Mapping) and is_group(item, names):
-            coming[key_of(item)] = queue_of(item, names)
+            coming[key_of_group(item)] = queue_of(item, names)
         yield
     allowed: list[Any] = []
     refused: list[Refusal] = []
@@ -112,7 +114,7 @@ def _beyond_queues(
     token_name = f"the token {principal.name}"
     # Where it goes and where it is: with the right to one of them alone a tenant could take over,
     # or push out, the jobs of another (decision 0015).
-    goes_to = [queue_of(item, names), present_queue(kind, key_of(item), names)]
+    goes_to = [queue_of(item, names), present_queue(document_kind(item), key_of(item), names)]
     if coming and kind == "Pod" and (group := group_of(item, names)) in coming:
         if group_job(group, names) is not None:  # what comes may be refused: then it stays as it is
             goes_to.append(coming[group])

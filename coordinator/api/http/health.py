@@ -29,6 +29,8 @@ class HealthCheck:
     name: str
     look: Callable[[], str]
     needed: bool = True
+    note: Callable[[], str] = lambda: ""
+    """Returns what is good to know where there is no problem, "" for nothing."""
 
 
 PING = HealthCheck("ping", lambda: "")
@@ -70,7 +72,8 @@ def _told(path: str, checks: Sequence[HealthCheck], *, verbose: bool) -> web.Res
     single = len(checks) == 1
     for check in checks:
         wrong = check.look()
-        lines.append(f"[-]{check.name} failed: {wrong}" if wrong else f"[+]{check.name} ok")
+        well = ": ".join(filter(None, (f"[+]{check.name} ok", check.note())))
+        lines.append(f"[-]{check.name} failed: {wrong}" if wrong else well)
         passed = passed and not (wrong and (check.needed or single))
     lines.append(f"{path} check {'passed' if passed else 'failed'}")
     status = HTTPStatus.OK if passed else HTTPStatus.SERVICE_UNAVAILABLE
@@ -86,7 +89,12 @@ def _health(checks: Sequence[HealthCheck]) -> Handler:
             "healthy": not any(wrong for _, wrong in results),
             "ready": ready,
             "checks": [
-                {"name": c.name, "healthy": not wrong, "needed": c.needed, "message": wrong or "ok"}
+                {
+                    "name": c.name,
+                    "healthy": not wrong,
+                    "needed": c.needed,
+                    "message": wrong or c.note() or "ok",
+                }
                 for c, wrong in results
             ],
         }

@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from http import HTTPStatus
 
 import orjson
 from aiohttp import web
 
 from coordinator.api.http.negotiation import AnswerForm, form_of
+from coordinator.api.http.parameters import bad_parameter, flag
 from coordinator.api.read.selectors import Selector, selector_of
-from coordinator.errors import Problem
 from coordinator.intake.documents.kinds import BY_KIND, Kind
-from shared.errors import shown
 
 LARGEST_PAGE = 2**31 - 1
 _INVOLVED = tuple(
@@ -90,27 +88,29 @@ class Token:
                     pass
         except (ValueError, UnicodeEncodeError, binascii.Error):
             pass
-        raise _bad("continue", text, "is not a token of this server; begin the list anew")
+        raise bad_parameter("continue", text, "is not a token of this server; begin the list anew")
 
 
 def question_of(request: web.Request, kind: Kind) -> ReadQuestion:
     """Parse a request. Raises Problem (400, 406). Unknown parameters are ignored, as in Kubernetes,
     since clients send more than any server needs."""
     query = request.query
-    watch = _flag(query.get("watch", "false"), "watch")
+    watch = flag(query.get("watch", "false"), "watch")
     limit = _integer(query.get("limit", ""), "limit")
     token = Token.parse(query["continue"]) if query.get("continue") else None
     match = query.get("resourceVersionMatch", "")
     if match not in ("", "Exact", "NotOlderThan"):
-        raise _bad("resourceVersionMatch", match, "is unknown; write Exact or NotOlderThan")
+        raise bad_parameter(
+            "resourceVersionMatch", match, "is unknown; write Exact or NotOlderThan"
+        )
     version = _integer(query.get("resourceVersion", ""), "resourceVersion")
     if match and version is None and not watch:
-        raise _bad("resourceVersionMatch", match, "needs a resourceVersion; add one")
+        raise bad_parameter("resourceVersionMatch", match, "needs a resourceVersion; add one")
     if token is not None and version:
-        raise _bad("resourceVersion", str(version), "must not be said where continue is")
+        raise bad_parameter("resourceVersion", str(version), "must not be said where continue is")
     include = query.get("includeObject", "Metadata")
     if include not in ("None", "Metadata", "Object"):
-        raise _bad("includeObject", include, "is unknown; write None, Metadata or Object")
+        raise bad_parameter("includeObject", include, "is unknown; write None, Metadata or Object")
     initial = query.get("sendInitialEvents")
     return ReadQuestion(
         kind=kind,
@@ -127,30 +127,18 @@ def question_of(request: web.Request, kind: Kind) -> ReadQuestion:
         version=version,
         match=match,
         watch=watch,
-        bookmarks=_flag(query.get("allowWatchBookmarks", "false"), "allowWatchBookmarks"),
-        initial=None if initial is None else _flag(initial, "sendInitialEvents"),
+        bookmarks=flag(query.get("allowWatchBookmarks", "false"), "allowWatchBookmarks"),
+        initial=None if initial is None else flag(initial, "sendInitialEvents"),
         seconds=_integer(query.get("timeoutSeconds", ""), "timeoutSeconds"),
     )
-
-
-def _flag(text: str, name: str) -> bool:
-    if text in ("", "1", "true", "True"):
-        return True
-    if text in ("0", "false", "False"):
-        return False
-    raise _bad(name, text, "is no boolean; write true or false")
 
 
 def _integer(text: str, name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise _bad(name, text, "is not allowed; write a whole number from 0 up")
+        raise bad_parameter(name, text, "is not allowed; write a whole number from 0 up")
     value = int(text)
     if name == "limit":
         return min(value, LARGEST_PAGE)
     return value
-
-
-def _bad(name: str, text: str, why: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, f"{name} {shown(text)} {why}")

@@ -25,10 +25,9 @@ from coordinator.api.read.watch import LONGEST_SECONDS, SLICE, at_version, last_
 from coordinator.intake.documents.kinds import (
     BY_KIND,
     JOB,
-    KAI_POD_GROUP,
     KAI_QUEUE,
     NODE,
-    POD_GROUP,
+    POD_GROUPS,
     QUEUE,
     SHARD,
     Kind,
@@ -39,7 +38,7 @@ from coordinator.objects.watchers import WatchExpired
 from shared.errors import shown
 from shared.slices import Steps
 
-USUAL = (JOB, POD_GROUP, KAI_POD_GROUP, QUEUE, KAI_QUEUE, NODE, SHARD)
+USUAL = (JOB, *POD_GROUPS, QUEUE, KAI_QUEUE, NODE, SHARD)
 """Kinds sent if none is selected; pods are not among them."""
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000

@@ -62,11 +62,10 @@ from coordinator.intake.admission.step import Notice
 from coordinator.intake.documents.document import Document, Key, implied_namespace
 from coordinator.intake.documents.kinds import (
     JOB,
-    KAI_POD_GROUP,
     KINDS,
     NAMESPACE,
     POD,
-    POD_GROUP,
+    POD_GROUPS,
     Kind,
 )
 from coordinator.intake.writer import ChangeResult, IntakeFull, Make
@@ -78,7 +77,7 @@ TRIES = 5
 """Maximum attempts for a large object that changes meanwhile; then its author gets an error."""
 _MOST_WARNINGS = 20
 _ALWAYS = "nobody created it: it exists as long as an object is in it, and default always"
-_WITH_PODS = (JOB, POD_GROUP, KAI_POD_GROUP)
+_WITH_PODS = (JOB, *POD_GROUPS)
 """Kinds that are deleted with all their pods."""
 _OBJECTS_STAY = "objects in this namespace stay, and it is shown until they are gone; delete them"
 

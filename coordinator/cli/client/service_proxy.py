@@ -137,9 +137,10 @@ def why_not_reached(service: ProxiedService, origin: str, code: int, message: st
                 "NAMESPACE/NAME or QUADRANT_SERVICE, or Quadrant's address with --server or "
                 "QUADRANT_SERVER"
             )
-        case _ if "no endpoints" in message:
+        case _ if "no endpoints" in message:  # from 1.37 on of a service that is missing, too
             return (
-                f"{name} has no pod that is ready behind a port {service.port}; see kubectl "
+                f"{name} is missing, or has no pod that is ready behind a port {service.port}; "
+                "name it with --service NAMESPACE/NAME or QUADRANT_SERVICE, and see kubectl "
                 f"--namespace {service.namespace} get pods,services: its port for TLS has to have "
                 "that name, or --service NAMESPACE/NAME:PORT says another"
             )

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
-from coordinator.explain.queue_tree import QueueBooks, divided, tree_json
+from coordinator.explain.queues.queue_tree import QueueBooks, divided, tree_json
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shared.errors import InvalidInput
 from shared.manifests.kai.queues import read_kai_queue

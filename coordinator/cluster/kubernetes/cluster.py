@@ -30,6 +30,7 @@ from coordinator.cluster.kubernetes.api.reflector import (
 from coordinator.cluster.kubernetes.gathering import EventGathering
 from coordinator.cluster.kubernetes.state.mirror import POD, Mirror, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow, Task
+from coordinator.cluster.kubernetes.state.reports import ReportLog
 from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
@@ -257,10 +258,9 @@ class KubernetesCluster:
         if live:
             pending = await self._writes.evict(live)
             self._signal()
-        columns = zip(tasks, rows, strict=True)
         # Beside those that a budget keeps, for as long as it does: a deleted job whose bind was
         # under way when its leader died has nobody else to end it.
-        never = [name for name, row in columns if row is None or row.gone]
+        never = without_end(tasks, rows, self.mirror.reports)
         return StopAnswers(never, [row.task for row in pending])
 
     async def reports(self, *, after: int, wait: float) -> Reports:
@@ -334,6 +334,19 @@ def phase_of(row: PodRow) -> Phase:
     if row.gone:
         return Phase.FAILED
     return Phase.RELEASING if row.leaving else row.phase
+
+
+def without_end(
+    names: Sequence[str], rows: Sequence[PodRow | None], reports: ReportLog
+) -> list[str]:
+    """Tasks that are gone and of whose end no report is to come. One that is still to be read may
+    say that the pod succeeded."""
+    unread = reports.unread_ends()
+    return [
+        name
+        for name, row in zip(names, rows, strict=True)
+        if row is None or (row.gone and (row.task, row.incarnation) not in unread)
+    ]
 
 
 def read_task(name: str) -> Task:

@@ -72,7 +72,9 @@ class LocalCluster:
         self._live: dict[str, _Pod] = {}
         self._ended: dict[str, _End] = {}
         self._starts: deque[tuple[float, list[str]]] = deque()
-        self._runs: list[tuple[float, int, list[str]]] = []  # heap; the number breaks ties
+        self._runs: list[tuple[float, int, list[tuple[str, str]]]] = []
+        """Heap of (due, number that breaks ties, (task, uid) of each): a task that was evicted and
+        runs again does not end when its former incarnation would have."""
         self._graces: deque[tuple[float, list[str]]] = deque()
         self._entered = 0
         self._reports: deque[tuple[int, str, str, str]] = deque()
@@ -109,7 +111,7 @@ class LocalCluster:
                 leaving.append((due + self._grace, task))
             elif due is not None:
                 self._entered += 1
-                self._runs.append((due, self._entered, [task]))
+                self._runs.append((due, self._entered, [(task, pod.uid)]))
             self._live[task] = (pod.uid, pod.node, duration if phase == _RUNNING else None, phase)
         heapq.heapify(self._runs)
         self._graces.extend((due, [task]) for due, task in sorted(leaving))
@@ -231,7 +233,9 @@ class LocalCluster:
         number, _, start = token.partition(":")
         if not token:
             self._lists += 1
-            self._list = [*self._live, *(t for t, end in self._ended.items() if _unheard(end))]
+            # Only what is reported still is looked through, not all that ever ended.
+            last = dict.fromkeys(task for kind, task, *_ in self._reports if kind in _LAST_REPORTS)
+            self._list = [*self._live, *(t for t in last if _unheard(self._ended.get(t)))]
         elif number != str(self._lists):
             raise ClusterTimeout("another listing was begun since")
         first = int(start or 0)
@@ -322,11 +326,11 @@ class LocalCluster:
         while self._starts:  # due at their bind: never later than now, and before any delete
             at, tasks = self._starts.popleft()
             started += tasks
-            ends: dict[float, list[str]] = {}
+            ends: dict[float, list[tuple[str, str]]] = {}
             for task in tasks:
-                duration = self._live[task][2]
+                uid, _, duration, _ = self._live[task]
                 if duration is not None:
-                    ends.setdefault(at + duration / self._speedup, []).append(task)
+                    ends.setdefault(at + duration / self._speedup, []).append((task, uid))
             for due, group in ends.items():
                 self._entered += 1
                 heapq.heappush(self._runs, (due, self._entered, group))
@@ -337,9 +341,9 @@ class LocalCluster:
         while self._runs and self._runs[0][0] <= self._now:
             due, _, tasks = heapq.heappop(self._runs)
             leaving = []
-            for task in tasks:
+            for task, uid in tasks:
                 pod = self._live.get(task)
-                if pod is None or pod[3] != _RUNNING:  # deleted while it ran
+                if pod is None or pod[0] != uid or pod[3] != _RUNNING:  # deleted while it ran
                     continue
                 ends = _LOSING if task in self._failing else _RELEASING
                 self._live[task] = (pod[0], pod[1], None, ends)

@@ -25,7 +25,7 @@ from coordinator.cluster.simulated.host import ClusterHost
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.cluster.simulated.memory import read_memory
 from shared.codec.packed import replace
-from shared.garbage_collection import walk_young_objects_only
+from shared.garbage_collection import RestingCollector
 from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
@@ -47,7 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     configure_logging(settings.log_level, settings.log_format, role="cluster")
     log_uncaught()
-    walk_young_objects_only()
     code = 1
     try:
         code = asyncio.run(serve(options, _open_ledger(options.redis, settings)))
@@ -62,6 +61,9 @@ async def serve(options: argparse.Namespace, ledger: Ledger | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    collector = RestingCollector()
+    collector.begin()
+    collector.look_regularly()
     history = HistoryFile(options.history)
     try:
         host = ClusterHost(_kubelets(options), history, _clock())

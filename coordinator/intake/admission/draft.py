@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from coordinator.intake.admission.kai_charges import kai_charges
 from coordinator.intake.admission.membership import add_held
 from coordinator.intake.admission.registry import NO_QUEUE, Registry, unpack_task
 from coordinator.intake.documents.document import Document, Key
+from coordinator.jobs.charges.kai_charges import kai_charges
 from shard_worker.dialects.kai.service.gangs import kai_group_key, stored_groups
 from shared.byte_cache import footprint
 from shared.codec.packed import replace

@@ -35,10 +35,12 @@ def doubt(registry: Registry) -> None:
 def look(registry: Registry) -> Iterator[None]:
     """Remove the candidates that jobs (the deleted ones that are not purged included), nodes and
     queues use. Yields after each portion; objects that arrive meanwhile remove theirs
-    themselves."""
+    themselves. Ends as soon as no candidate is left."""
     used = _Used(registry)
     requests = {cid: cls.charged for cls, cid in registry.classes.items()}
     for count, job in enumerate([*registry.jobs.values(), *registry.leaving.values()]):
+        if not registry.doubtful:
+            return
         if count % PORTION == PORTION - 1:
             yield
         used.see(job.min_resources or ())

@@ -8,9 +8,9 @@ in the ledger, written in the same call as the operations that they belong to.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 import orjson
 
 from shared.codec.checked import Malformed
@@ -49,8 +49,7 @@ class Key(NamedTuple):
         return cls(kind, namespace, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One object. A changed object is a new document under the same key."""
 
     key: Key

@@ -28,7 +28,7 @@ from coordinator.cluster.kubernetes.bind_requests.counts import OUTCOMES
 from coordinator.cluster.overdue import OverdueObstacle
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
-from coordinator.explain.queue_tree import tree_figures, tree_of
+from coordinator.explain.queues.queue_tree import tree_figures, tree_of
 from coordinator.jobs.counters import ShardTally
 from coordinator.jobs.state import SchedulingStatus
 from coordinator.ledger_audit.findings import AuditKind

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from laboratory.checker.evictions.eviction import CheckedVictim, Eviction
 from laboratory.checker.state.books import CheckerBooks
-from laboratory.checker.state.job import RELEASING, CheckedJob
+from laboratory.checker.state.job import PENDING, RELEASING, CheckedJob
 from laboratory.checker.state.kai import Amounts
 from laboratory.checker.state.policy import CheckedPolicy
 
@@ -68,6 +68,7 @@ class KaiShares:
                 queues.staying(name),
                 *map(self._ended, jobs),
                 *map(self._promised, jobs),
+                *map(self._asked_for, jobs),
                 *(self._amounts(victim.job, victim.tix) for victim in victims if victim.to >= 0),
             ]
         )
@@ -94,6 +95,16 @@ class KaiShares:
         if job.unpromised is not None and job.unpromised <= self._books.t - TURN_SECONDS:
             return _NONE
         return _sum([self._of_class(job, cid) for cid in job.promised])
+
+    def _asked_for(self, job: CheckedJob) -> Amounts:
+        """Amounts of tasks that may have been asked for in the turn that placed others of the job:
+        while such a turn is out all of its tasks count in the queue."""
+        since = self._books.t - TURN_SECONDS
+        if all(at <= since for at in job.since):
+            return _NONE
+        waiting = (tix for tix, state in enumerate(job.states) if state == PENDING)
+        classes = [job.role_of(tix).cid for tix in waiting if job.member[tix]]
+        return _sum([self._of_class(job, cid) for cid in classes])
 
     def _amounts(self, job: CheckedJob, tix: int) -> Amounts:
         """Amounts of a task in its queues."""

@@ -62,6 +62,8 @@ class LedgerSide:
         self._rules: dict[str, dict[str, Any]] = {}
         """Digest -> requirements of classes."""
         self._row_of: dict[str, int] = {}
+        self._jid_of: dict[str, int] = {}
+        """UID of an object -> the job that it was stored as last."""
         self._handlers = {
             "class": self._classes,
             "class_gone": self._classes_gone,
@@ -211,6 +213,7 @@ class LedgerSide:
                 job = self.jobs[item["jid"]] = CheckedJob(item["key"], self._findings.line)
             elif job.spec != item["spec"]:
                 self._nominations.end(item["jid"])
+            self._is_the_same(job, item)
             self._move(job, item["qid"])
             job.spec, job.respecified = item["spec"], event["t"]
             job.priority = item.get("priority", 0)
@@ -222,6 +225,22 @@ class LedgerSide:
             self._set_members(job, item["roles"], event["t"])
             self._placement.job_changed(job)
             self._repairs.anew(item["jid"])
+
+    def _is_the_same(self, job: CheckedJob, item: dict[str, Any]) -> None:
+        """Check that a number stays one job's, and an object is one job at a time."""
+        jid, spec = item["jid"], item["spec"]
+        if job.key != item["key"]:
+            problem = f"job {jid} was {job.key}, and is {item['key']} now"
+            self._findings.add(Rule.TRANSITION, problem)
+        if spec < job.spec:
+            problem = f"job {jid} ({job.key}) went from specification {job.spec} back to {spec}"
+            self._findings.add(Rule.TRANSITION, problem)
+        if uid := item.get("uid", ""):
+            other = self._jid_of.get(uid, jid)
+            if other != jid and not self.jobs[other].gone:
+                problem = f"jobs {other} ({self.jobs[other].key}) and {jid} ({job.key})"
+                self._findings.add(Rule.TRANSITION, f"{problem} are one object, {uid}")
+            self._jid_of[uid] = jid
 
     def _move(self, job: CheckedJob, qid: int) -> None:
         """Move a job's usage to its new queue."""

@@ -19,6 +19,7 @@ from laboratory.checker.state.kai import GROUP
 from laboratory.checker.state.kai_groups import in_part
 
 _TRUE = ("FIT", "NOMINATION", "QUEUE", "RANK")
+_ACCEPTED = ("COMMITTED", "RECHECKED")
 _READ = ("JOB", "NODE", "TASK", "GANG", "DOMAIN")
 
 
@@ -66,7 +67,10 @@ class Statements:
             self._accept(statement, job, event["shard"])
 
     def _accept(self, statement: dict[str, Any], job: CheckedJob, shard: str) -> None:
-        jid = statement["jid"]
+        jid, verdict = statement["jid"], statement["verdict"]
+        if verdict not in _ACCEPTED:
+            problem = f"a statement of job {jid} ({job.key}) took effect, refused as {verdict}"
+            self._findings.add(Rule.ONE_EFFECT, problem)
         if job.gone:
             problem = f"job {jid} ({job.key}) was committed after its deletion"
             self._findings.add(Rule.TRANSITION, problem)

@@ -13,6 +13,9 @@ COORDINATOR = "coordinator"
 LEADERS = (COORDINATOR, "intake")
 """Writers that only the leader has."""
 
+OF_SHARDS = ("epoch", "commit", "refusal")
+"""Events that a shard's worker may write."""
+
 
 class Writers:
     """Checks every ledger event before its content is read."""
@@ -31,6 +34,7 @@ class Writers:
 
     def feed(self, event: dict[str, Any]) -> None:
         self._order(event)
+        self._entitled(event["writer"], event["ev"])
         if event["ev"] == "epoch":
             self._begin(event["writer"], event["epoch"])
         else:
@@ -73,6 +77,11 @@ class Writers:
                 self._findings.add(Rule.EPOCH, f"{writer} got epoch {epoch} after {before}")
         self._epochs[writer] = epoch
         self._books.policies.begins(writer, t=self._books.t)
+
+    def _entitled(self, writer: str, kind: str) -> None:
+        """Check that a worker writes nothing but its statements."""
+        if writer not in LEADERS and kind not in OF_SHARDS:
+            self._findings.add(Rule.EPOCH, f"shard {writer} wrote a {kind}, as only a leader may")
 
     def _belongs(self, writer: str, epoch: str) -> None:
         """Check that the entry's epoch belongs to the writer and has not ended."""

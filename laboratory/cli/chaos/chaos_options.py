@@ -62,7 +62,7 @@ class ChaosOptions:
         bool,
         typer.Option(
             "--kai/--no-kai",
-            help="Run under KAI policies, with a tree of KAI's queues (and no hostile tenant)",
+            help="Run under KAI policies, with a tree of KAI's queues",
         ),
     ] = False
     post_limit: Annotated[

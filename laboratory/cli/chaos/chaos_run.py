@@ -92,7 +92,7 @@ def _run_simulated(options: ChaosOptions) -> int:
             duration=duration,
             blows=blows,
             drains=plan_drains(seed, duration) if options.faults else [],
-            hostile=options.hostile and not kai,
+            hostile=options.hostile,
             of_kai=kai,
             post_limit=options.post_limit / 1000,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),

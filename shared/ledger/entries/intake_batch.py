@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from shared.ledger.entries.stored import ThingAsk
 from shared.messages.messages import Epoch, Group, Rows, Verdict
 from shared.units.things import Things, Vector
@@ -75,8 +77,7 @@ class DropQueue:
     qid: int
 
 
-@dataclass(frozen=True, slots=True)
-class PutJob:
+class PutJob(msgspec.Struct, frozen=True, gc=False):
     """Create or change a job. ``held`` of each group is the change of its member count by new (+)
     and deleted (-) best-effort members; the count never falls below 0."""
 

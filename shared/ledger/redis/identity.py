@@ -72,7 +72,8 @@ def note(path: Path, identity: LedgerIdentityNote) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("w") as file:
-        json.dump({"cluster": identity.cluster, "log": identity.log}, file)
+        # Not json.dump: its functions refer to each other, and stay until a collection.
+        file.write(json.dumps({"cluster": identity.cluster, "log": identity.log}))
         # On disk before the name is moved: after a loss of power there is the old note or the new
         # one, never an empty one.
         file.flush()

@@ -1,7 +1,11 @@
 -- Third part of the commit script: the rules by which a statement may evict.
 local evict_and_place
 do  -- see the prelude: local names are few
-  local GUARD_GANG, GUARD_GUARANTEE, GUARD_REST, NOMINATE = 1, 2, 4, 1
+  local GUARD_GANG, GUARD_GUARANTEE, GUARD_REST, GUARD_WHOLE, NOMINATE = 1, 2, 4, 2^30, 1
+
+  local function is_guarded(run, guard)
+    return run[7] % (2 * guard) >= guard
+  end
 
   -- What the victims of a run hold begins to leave (sign 1), or does not (-1).
   local function mark_leaving(run, sign, mark)
@@ -59,11 +63,12 @@ do  -- see the prelude: local names are few
 
   -- The first group that comes to stand between 0 and its minimum, or stays there. Members that
   -- have ended count still: what is left may be those that the worker knows of, and nobody who was
-  -- placed since (decision 34).
+  -- placed since (decision 34). Of a job that leaves as one, nobody else stays.
   local function broken_group(run)
-    local rec, group, rest = job[run[1]], run[4], floor(run[7] / GUARD_REST)
+    local rec, group, rest = job[run[1]], run[4], floor(run[7] % GUARD_WHOLE / GUARD_REST)
+    local whole = is_guarded(run, GUARD_WHOLE)
     while group >= 0 do
-      if rec[7 + 3 * group] > rest and lacks(rec, group) then return group end
+      if rec[7 + 3 * group] > rest and (whole or lacks(rec, group)) then return group end
       group = rec[5 + 3 * group]
     end
     return nil
@@ -90,14 +95,11 @@ do  -- see the prelude: local names are few
     return nil
   end
 
-  local function is_guarded(run, guard)
-    return run[7] % (2 * guard) >= guard
-  end
-
   -- After all victims of the statement have left: several runs may be of one gang, or queue.
   local function judge_guards(victims)
     for _, run in ipairs(victims) do
-      local group = is_guarded(run, GUARD_GANG) and broken_group(run)
+      local is_gang = is_guarded(run, GUARD_GANG) or is_guarded(run, GUARD_WHOLE)
+      local group = is_gang and broken_group(run)
       if group then return GANG, group end
     end
     for _, run in ipairs(victims) do

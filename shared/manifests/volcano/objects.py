@@ -53,6 +53,11 @@ class PodGroupManifest:
     role_parents: Mapping[str, str] | None = None
     """Under a policy of KAI's: the group that each entry of ``role_minima`` is in, "" for the job.
     None: all are in the job, whose own minimum may be too small for theirs to count."""
+    priority: int | None = None
+    """As a number; None: its class decides, as of the next."""
+    preempts: bool | None = None
+    leaves_whole: bool = False
+    """Its members are one victim."""
 
 
 @dataclass(frozen=True, slots=True)

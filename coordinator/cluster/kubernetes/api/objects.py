@@ -42,6 +42,18 @@ class Head(msgspec.Struct):
     metadata: ObjectMeta
 
 
+class GroupStatus(msgspec.Struct):
+    """The status of a group, whatever it is."""
+
+    status: Any = None
+
+    @property
+    def phase(self) -> str:
+        """ "" where there is none."""
+        phase = self.status.get("phase") if isinstance(self.status, dict) else None
+        return phase if isinstance(phase, str) else ""
+
+
 class PodMetadata(msgspec.Struct, rename="camel"):
     name: str
     namespace: str = ""
@@ -75,11 +87,16 @@ class PodObject(msgspec.Struct):
     status: ReadPodStatus = msgspec.field(default_factory=ReadPodStatus)
 
 
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    pod_group_name: str = ""
+
+
 class PodSpec(msgspec.Struct, rename="camel"):
-    """The two fields of a spec that say who places it and where it is."""
+    """The fields of a spec that say who places it, where it is, and with whom."""
 
     node_name: str = ""
     scheduler_name: str = ""
+    scheduling_group: SchedulingGroup | None = None
 
 
 class GivenRequests(msgspec.Struct):

@@ -41,6 +41,14 @@ class ReportLog:
             },
         )
 
+    def unread_ends(self) -> set[tuple[str, int]]:
+        """Tasks, with their incarnations, whose end the coordinator has not recorded yet."""
+        return {
+            (task, incarnation)
+            for _, kind, task, _, incarnation in self._reports
+            if kind in (Report.SUCCEEDED, Report.FAILED)
+        }
+
 
 def report(row: PodRow, log: ReportLog, *, node: str) -> None:
     """Report what the coordinator does not know of the task yet. ``node``: where it is, "" for

@@ -97,14 +97,23 @@ class Simulator:
 
 def place(ssn: KaiSession, statement: SearchStatement, job: KaiJob, rows: Mask) -> bool:
     """Promise what the job asks for next, all of it or nothing."""
-    tasks = tasks_to_allocate(job.root, simulated=True)
+    unit = _evicted(job) if job.job.job.leaves_whole else []
+    # What left as one comes back as one, to where it was or all of it elsewhere.
+    tasks = unit or tasks_to_allocate(job.root, simulated=True)
     if not tasks or ssn.refused_capacity(job, ssn.asked_by(tasks, at_least=True)) is not None:
         return False
     checkpoint = statement.checkpoint
-    if Placing(ssn, statement, job, only_promises=True).place(job.root, tasks, rows):
+    placed = Placing(ssn, statement, job, only_promises=True).place(job.root, tasks, rows)
+    moved = sum(task.status is Status.PIPELINED for task in unit)
+    if placed and moved in (0, len(unit)):
         return True
     statement.rollback(checkpoint)
     return False
+
+
+def _evicted(job: KaiJob) -> list[TaskInfo]:
+    """The tasks of a job that the statement evicts."""
+    return [task for task in job.job.tasks if task.status is Status.RELEASING and task.evicted]
 
 
 def jobs_of(ssn: KaiSession, tasks: Iterable[TaskInfo]) -> list[KaiJob]:

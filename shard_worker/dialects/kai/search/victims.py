@@ -76,7 +76,7 @@ class VictimOrder:
             self._units.append(job.unit())
             self._gone[leaf] = self._gone[leaf].plus(job.amounts)
             return
-        tasks = tasks_to_evict(job.root)
+        tasks = tasks_to_evict(job.root, whole=job.job.job.leaves_whole)
         if not all(task.status & EVICTABLE for task in tasks):
             return
         active = sum(pod_set.number(ACTIVE) for pod_set in job.root.pod_sets())

@@ -21,7 +21,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import by_score, feasible
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.priority_queue import PriorityQueue
-from shard_worker.session_model.status import Status
+from shard_worker.session_model.status import EVICTABLE, Status
 from shard_worker.topology.allocated_domains import asks_for_domains
 from shared.messages.reason import Reason
 
@@ -146,7 +146,8 @@ class PreemptionSearch(NodeSearch):
         if tried is None:
             return False
         for victim in tried.victims:
-            self.evict(victim, task)
+            if victim.status & EVICTABLE:  # it may have left with another of its job
+                self.evict(victim, task)
         self._statement.pipeline(task, tried.row)
         return True
 

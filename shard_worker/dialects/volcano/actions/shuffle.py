@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shard_worker.eviction.disruption import complete_units
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.status import Status
 
@@ -19,7 +20,7 @@ def execute(ssn: Session) -> None:
     service does."""
     running = [task for task in ssn.world.linked_tasks() if task.status is Status.RUNNING]
     by_job: dict[int, list[TaskInfo]] = {}
-    for victim in ssn.victim_tasks(running):
+    for victim in complete_units(ssn.victim_tasks(running)):
         if victim.status is Status.RUNNING:
             by_job.setdefault(victim.job.job.jid, []).append(victim)
     why = f"{NAME} ({', '.join(ssn.decided_by)})"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from shard_worker.eviction.disruption import complete_units, is_complete, leaves_whole
 from shard_worker.eviction.gang_slack import SurplusMembers
 from shard_worker.framework.extension_points import JOB_READY, SUB_JOB_READY
 from shard_worker.framework.rules import PERMIT, REJECT, Purpose
@@ -85,10 +86,12 @@ def sub_job_order(left: SubJob, right: SubJob, world: World) -> float:
 
 
 def evictable(_: TaskInfo, victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
-    """Surplus members, which their jobs can spare, in the given order."""
+    """Surplus members, which their jobs can spare, and whole jobs whose members are one victim, in
+    the given order."""
     del world
     spares = SurplusMembers()
-    return [victim for victim in victims if spares.take(victim)]
+    complete = {id(v) for v in complete_units(v for v in victims if leaves_whole(v))}
+    return [victim for victim in victims if id(victim) in complete or spares.take(victim)]
 
 
 def evictable_together(
@@ -100,7 +103,7 @@ def evictable_together(
     # Whole means all that occupy a node, on whichever node: the search names them all where it
     # takes a whole bundle.
     spares, named = SurplusMembers(), Counter(id(v.job) for v in victims if v.status & OCCUPYING)
-    return [v for v in victims if named[id(v.job)] >= v.job.census.of(OCCUPYING) or spares.take(v)]
+    return [v for v in victims if is_complete(v.job, named[id(v.job)]) or spares.take(v)]
 
 
 # --- the fast path, and Order ---------------------------------------------------------------------

@@ -132,9 +132,14 @@ class NetworkTopologyAware:
         root = _search_root(totals, within, allocated, highest)
         if root is None:
             return []
+        soft = topology is not None and not topology.hard
+        if soft and purpose is Purpose.ALLOCATE and (own := totals.tree.domains.get(allocated)):
+            closest = [[domain] for domain in _upwards(own, to=within)]
+            if closest:
+                return closest
         # A soft topology is a wish. It must not keep a gang from the nodes as a whole where
         # minResources are more than its minimum needs.
-        always = totals.tree.root if topology is not None and not topology.hard else None
+        always = totals.tree.root if soft else None
         groups: dict[int, list[HyperDomain]] = {}
         for domain in _below(root):
             if domain.tier <= highest and (
@@ -270,6 +275,14 @@ def _search_root(
     if within.within(bound):
         return within
     return bound if bound.within(within) else None
+
+
+def _upwards(domain: HyperDomain, *, to: HyperDomain) -> Iterator[HyperDomain]:
+    """The domain and those above it, up to another one; none if it is not below that one."""
+    at: HyperDomain | None = domain if domain.within(to) else None
+    while at is not None and at.within(to):
+        yield at
+        at = at.parent
 
 
 def _below(root: HyperDomain) -> Iterator[HyperDomain]:

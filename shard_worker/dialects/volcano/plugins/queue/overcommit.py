@@ -43,7 +43,10 @@ class Overcommit:
 def in_use(cluster: ClusterInfo) -> Amounts:
     """Amounts held on all nodes, including those of leaving tasks and of other schedulers."""
     if not isinstance(cluster, World):
-        free = cluster.free
-        return {slot: total - free.get(slot, 0) for slot, total in cluster.total.items()}
+        free, others = cluster.free, cluster.foreign_sums
+        return {
+            slot: total - free.get(slot, 0) + others.get(slot, 0)
+            for slot, total in cluster.total.items()
+        }
     view = cluster.view
     return {slot: int(view.column("used", slot).sum()) for slot in cluster.total}
