@@ -25,7 +25,11 @@ from shared.ledger.redis.server import EmbeddedServer
 from tests.examples import examples
 from tests.surroundings import Home, inherited, set_environment
 
-pytest_plugins = ["tests.kubernetes.fixtures", "tests.durations"]
+pytest_plugins = [
+    "tests.kubernetes.fixtures",
+    "tests.durations",
+    "tests.laboratory.service_directories",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 _WHOLE_FILE = re.compile(r"^pytestmark = .*\bmark\.all\b", re.MULTILINE)
@@ -87,14 +91,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def home() -> Iterator[Path]:
-    """A home, run directory and environment of its own for every test."""
+def home(spare_homes: list[Home]) -> Iterator[Path]:
+    """A home, run directory and environment of its own for every test. One to which the test before
+    wrote nothing is like a new one: to make and to remove a folder takes longer than most tests."""
     before = dict(os.environ)
-    own = Home()
+    own = spare_homes.pop() if spare_homes else Home()
     os.environ.update(own.environ)
     yield own.path
     set_environment(before)
-    own.remove()
+    if own.is_as_new():
+        spare_homes.append(own)
+    else:
+        own.remove()
+
+
+@pytest.fixture(scope="session")
+def spare_homes() -> Iterator[list[Home]]:
+    """Homes that a test left as they were."""
+    homes: list[Home] = []
+    yield homes
+    for one in homes:
+        one.remove()
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +149,7 @@ def _restore_collector() -> Iterator[None]:
     yield
     if gc.get_threshold() != thresholds:
         gc.set_threshold(*thresholds)
+        gc.enable()
         gc.unfreeze()
         gc.collect()
         gc.freeze()  # else each full collection of the later tests would walk all of it again

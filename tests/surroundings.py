@@ -41,12 +41,18 @@ class Home:
         self.path = Path(tempfile.mkdtemp(prefix="qt-"))
         self.environ = {"HOME": str(self.path), "XDG_RUNTIME_DIR": str(self.path)}
 
+    def is_as_new(self) -> bool:
+        """Whether nothing was written to it."""
+        return self.path.is_dir() and not os.listdir(self.path)
+
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def set_environment(environ: Mapping[str, str]) -> None:
     """Make it this process's environment, and that of what it starts."""
-    if os.environ != environ:
-        os.environ.clear()
-        os.environ.update(environ)
+    for name in os.environ.keys() - environ.keys():
+        del os.environ[name]
+    for name, text in environ.items():
+        if os.environ.get(name) != text:
+            os.environ[name] = text

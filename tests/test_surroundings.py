@@ -12,7 +12,7 @@ from tests.kubernetes.servers.build import CACHE as SERVERS
 from tests.kubernetes.servers.build import cache_folder as servers_folder
 from tests.oracle.build import CACHE as PROGRAMS
 from tests.oracle.build import cache_folder as programs_folder
-from tests.surroundings import inherited
+from tests.surroundings import Home, inherited
 
 SOME = [
     "tests/coordinator/cli/test_kubeconfig.py",
@@ -77,6 +77,15 @@ def test_nothing_that_a_user_has_set_is_inherited(home: Path) -> None:
 def test_programs_that_are_built_once_are_in_no_home_of_a_test(home: Path) -> None:
     for folder in (servers_folder(), programs_folder()):
         assert not folder.is_relative_to(home), "it would be built in every run"
+
+
+def test_only_a_home_that_was_left_empty_is_as_new() -> None:
+    one = Home()
+    assert one.is_as_new()
+    (one.path / ".kube").mkdir()
+    assert not one.is_as_new()
+    one.remove()
+    assert not one.is_as_new()
 
 
 def test_every_test_has_an_empty_home_of_its_own(home: Path) -> None:

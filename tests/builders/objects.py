@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.intake.documents.kinds import KINDS
+
 Item = dict[str, Any]
 GROUP = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
@@ -20,6 +22,12 @@ def kube_object(
     """``fields``: the object's own, beside its metadata."""
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata} | fields
+
+
+def stored_kind(item: Item) -> str:
+    """The kind under which an object is stored."""
+    name = item["apiVersion"], item["kind"]
+    return next(kind.kind for kind in KINDS if (kind.api_version, kind.written) == name)
 
 
 def a_list(*items: Any) -> Item:
@@ -74,6 +82,17 @@ def pod_group(name: str = "g", /, *, namespace: str = "ns", uid: str = "", **spe
     if uid:
         item["metadata"]["uid"] = uid
     return item
+
+
+def native_group(
+    name: str = "g", minimum: int | None = None, /, *, namespace: str = "ns", **spec: Any
+) -> Item:
+    """A PodGroup of Kubernetes' own of which ``minimum`` pods start together; None: basic."""
+    policy: Item = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
+    spec = {"schedulingPolicy": policy} | spec
+    return kube_object(
+        "scheduling.k8s.io/v1beta1", "PodGroup", name, namespace=namespace, spec=spec
+    )
 
 
 def queue(name: str = "q", /, *, state: str = "Open", **spec: Any) -> Item:
@@ -158,6 +177,13 @@ EVERY_KIND = [
     hyper_node("h", "n"),
     node("n", labels={"zone": "a"}, taints=[{"key": "k", "effect": "NoSchedule"}]),
     pod_group("g", minMember=1, minTaskMember={"w": 1}, queue="q", minResources={"cpu": "1"}),
+    native_group(
+        "native",
+        2,
+        disruptionMode={"single": {}},
+        priority=0,
+        preemptionPolicy="PreemptLowerPriority",
+    ),
     job("j", tasks=[task("a"), task("b", minAvailable=1)], minAvailable=3, queue="q"),
     pod(
         "p",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import redis
 
 from shared.ledger.redis.server import find_binary
 from tests.deploy.rendered import ROOT, compose, one, render
+from tests.end_to_end.one_process.harness import free_port
 
 PASSWORD = "s3cret-0123456789"
 
@@ -37,9 +37,7 @@ def _compose() -> tuple[str, str]:
 def server(request: pytest.FixtureRequest, short_dir: Path) -> Iterator[int]:
     """Its port. Paths of the container are replaced by ones of here."""
     script, password_file = request.param()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     config = (ROOT / "k8s/base/valkey.conf").read_text()
     config = config.replace("port 6379", f"port {port}").replace("dir /data", f"dir {short_dir}")
     (short_dir / "valkey.conf").write_text(config.replace("bind * -::*", "bind 127.0.0.1"))

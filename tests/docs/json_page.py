@@ -37,14 +37,17 @@ SHORT: Mapping[str, str] = {
     "queue shares": "queue shares queues.yaml",
     "replay": f"replay {EXAMPLES}/nodes.yaml {EXAMPLES}/gang.yaml",
     "scaling": "scaling trace.csv --nodes 1 --gpus-per-node 2 --shards 1,2 --seeds 1 --speedup 1",
+    "lab": "lab trace.csv --nodes 2 --gpus-per-node 2 --shards 1,2 --seeds 1 --speedup 1",
     "chaos sim": "chaos sim --seed 1",
 }
 """Commands that need no server, called in a directory with :func:`write_inputs`."""
 SERVED: Mapping[str, str] = {
     "explain": "explain pod/large-worker-0",
     "story": "story pod train-0",
+    "receipt": "receipt job/large",
     "trace": "trace job/large --turns 1 --seconds 5",
     "plan": "plan -f plan.yaml",
+    "queue pairs": "queue pairs",
     "shard list": "shard list",
     "version": "version",
     "debug dump": "debug dump coordinator",
@@ -53,7 +56,9 @@ SERVED: Mapping[str, str] = {
     "chaos check": "chaos check",
 }
 """Commands that ask a server, which has the examples."""
-OF_THE_MOMENT = frozenset({"explain", "trace", "chaos kill", "chaos check"})
+OF_THE_MOMENT = frozenset(
+    {"explain", "queue pairs", "receipt", "trace", "chaos kill", "chaos check"}
+)
 """Commands whose optional fields depend on when they are called."""
 OBJECTS = frozenset({"get", "apply", "events", "queue list", "snapshot"})
 """Commands that print objects of the Kubernetes API."""
@@ -65,7 +70,20 @@ BY_NAME = frozenset(
         *("allocatable", "allocated", "asks", "available", "binds", "broken", "capability"),
         *("deserved", "faults", "hostile", "idle", "parents", "pending_reasons", "recovery_s"),
         *("replay podGroups", "replay tasks", "queue shares resources", "queue shares total"),
-        *("requested", "settings", "short", "stacks", "states", "workloads"),
+        *(
+            "measures",
+            "difference",
+            "dropped",
+            "columns",
+            "held",
+            "requested",
+            "settings",
+            "short",
+            "stacks",
+            "states",
+            "sums",
+            "workloads",
+        ),
     )
 )
 """Fields whose value has names in the place of fields: by the field, or with its command."""

@@ -28,25 +28,30 @@ def username(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-async def grant(admin: ApiClient, subject: Json, rules: Sequence[Json]) -> None:
-    """Let a subject do this in the whole cluster, and wait until the server does: it reads roles
-    by a watch."""
+async def grant(
+    admin: ApiClient, subject: Json, rules: Sequence[Json], *, namespace: str = ""
+) -> None:
+    """Let a subject do this in a namespace ("": the whole cluster), and wait until the server
+    does: it reads roles by a watch."""
     name = f"tests-{subject['name']}"
-    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
-    bound = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
-    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
-    await admin.create(role | {"rules": list(rules)})
-    await admin.create(bound | {"roleRef": reference, "subjects": [subject]})
+    kind = "Role" if namespace else "ClusterRole"
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    rbac = {"apiVersion": f"{RBAC}/v1", "metadata": metadata}
+    reference = {"apiGroup": RBAC, "kind": kind, "name": name}
+    await admin.create(rbac | {"kind": kind, "rules": list(rules)})
+    await admin.create(
+        rbac | {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]}
+    )
     of_account = subject["kind"] == "ServiceAccount"
     who = username(subject["namespace"], subject["name"]) if of_account else subject["name"]
     async with asyncio.timeout(_GRANTED_SECONDS):
         for rule in rules:
-            question = {"user": who} | _first_right(rule)
+            question = {"user": who} | _first_right(rule, namespace)
             while not await _allowed(admin, question):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
 
-def _first_right(rule: Json) -> Json:
+def _first_right(rule: Json, namespace: str) -> Json:
     """The first of a rule's rights, as a review asks for it."""
     [verb, *_] = rule["verbs"]
     if paths := rule.get("nonResourceURLs"):
@@ -54,7 +59,8 @@ def _first_right(rule: Json) -> Json:
     resource, _, part = rule["resources"][0].partition("/")
     [name, *_] = rule.get("resourceNames") or [""]
     attributes = {"verb": verb, "group": rule["apiGroups"][0], "name": name}
-    return {"resourceAttributes": attributes | {"resource": resource, "subresource": part}}
+    attributes |= {"resource": resource, "subresource": part, "namespace": namespace}
+    return {"resourceAttributes": attributes}
 
 
 async def _allowed(admin: ApiClient, question: Json) -> bool:

@@ -23,6 +23,7 @@ from tests.kubernetes.access import account, grant, token_of
 from tests.kubernetes.emptying import empty
 from tests.kubernetes.faults.proxy import FaultyProxy, faulty_proxy
 from tests.kubernetes.servers.build import MISSING, cache_folder, find_binaries
+from tests.kubernetes.servers.gates import GROUP_GATES, GROUP_VERSIONS
 
 MARKER = "kubernetes"
 FIXTURE = "kubernetes_binaries"
@@ -77,7 +78,8 @@ def kubernetes_binaries() -> Binaries:
 def control_plane(kubernetes_binaries: Binaries) -> Iterator[ControlPlane]:
     """One API server for the whole session. A test that kills it starts it again."""
     folder = Path(tempfile.mkdtemp(prefix="qt-"))
-    plane = ControlPlane(folder, kubernetes_binaries)
+    options = (GROUP_GATES, GROUP_VERSIONS)
+    plane = ControlPlane(folder, kubernetes_binaries, api_server_options=options)
     try:
         plane.start()
         yield plane

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest_asyncio
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from laboratory.local_kubernetes.kubelets import LEASES, HollowKubelets
+from laboratory.local_kubernetes.kubelets import DURATION, LEASES, HollowKubelets
 from tests.coordinator.api.client import Json
 from tests.kubernetes.driver.harness import pod
 
@@ -112,6 +113,9 @@ async def test_a_silent_node_starts_and_renews_nothing(cluster: ApiClient) -> No
     async with running(HollowKubelets(cluster, lease_seconds=0.05)) as kubelets:
         await kubelets.join(["n1", "n2"], {"cpu": "4"})
         kubelets.silence("n2")
+        for _ in range(2):  # a renewal of both nodes may be under way
+            last = await renewed(cluster, "n1")
+            await cluster.until(f"{LEASES}/n1", partial(_renewed_since, last))
         before = {name: await renewed(cluster, name) for name in ("n1", "n2")}
         await bound(cluster, "ignored", "n2")
         await bound(cluster, "served", "n1")
@@ -121,6 +125,10 @@ async def test_a_silent_node_starts_and_renews_nothing(cluster: ApiClient) -> No
         assert (await cluster.get(f"{PODS}/ignored"))["status"]["phase"] == "Pending"
 
 
+def _renewed_since(last: str, lease: Json) -> bool:
+    return bool(lease["spec"]["renewTime"] > last)
+
+
 async def renewed(cluster: ApiClient, node: str) -> str:
     return str((await cluster.get(f"{LEASES}/{node}"))["spec"]["renewTime"])
 
@@ -128,8 +136,10 @@ async def renewed(cluster: ApiClient, node: str) -> str:
 async def test_they_go_on_after_the_api_server_was_away(
     cluster: ApiClient, kubelets: HollowKubelets, control_plane: ControlPlane
 ) -> None:
-    await bound(cluster, "before", "n1", duration="0.5")
+    await bound(cluster, "before", "n1")
     await phase(cluster, "before", "Running")
+    ends = {"metadata": {"annotations": {DURATION: "0.5"}}}
+    await cluster.patch(f"{PODS}/before", ends)
     control_plane.api_server.kill()
     control_plane.launch()
     await asyncio.to_thread(control_plane.wait)

@@ -23,7 +23,6 @@ import pytest
 from coordinator.cli.options.failure import EXIT_INTERRUPTED
 from laboratory.local_kubernetes.authority import Authority
 from shared.secrets.secret_file import new_secret, write_secret
-from tests.builders.objects import a_list
 from tests.machines.machine import RAY, Machine, machines
 
 LEDGER_PORT, RAY_PORT, API_PORT = 6380, 6379, 8080
@@ -76,7 +75,8 @@ class Cluster:
 
     def until_said(self, machine: Machine, log: str, text: str) -> None:
         """Wait until a process has this in its log."""
-        path, deadline = machine.folder / f"{machine.number}-{log}.log", time.monotonic() + 60.0
+        path = machine.folder / f"{machine.number}-{log}.log"
+        deadline = time.monotonic() + START_SECONDS
         while text not in path.read_text():
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.2)
@@ -155,25 +155,12 @@ class Cluster:
 
     # --- what users do --------------------------------------------------------------------------
 
-    def quadrant(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "laboratory.cli", *words]
-        return self.head.ask(command, QUADRANT_SERVER=",".join(self.urls))
-
     @property
     def urls(self) -> list[str]:
         """URLs of both coordinators, as `up` prints them."""
         output = (self.head.folder / "1-up.log").read_text()
         result = re.search(r"^export QUADRANT_SERVER=(\S+)$", output, re.MULTILINE)
         return result[1].split(",") if result else []
-
-    def apply(self, *items: Json) -> None:
-        """Tried again where a coordinator was lost on the way: it takes what is there already."""
-        path = self.head.folder / "objects.json"
-        path.write_text(json.dumps(a_list(*items)))
-        deadline = time.monotonic() + START_SECONDS
-        while (result := self.quadrant("apply", "-f", path)).returncode != 0:
-            assert time.monotonic() < deadline, result.stderr
-            time.sleep(0.5)
 
     def status(self) -> Json:
         """Empty where nobody leads."""
@@ -203,12 +190,7 @@ def all_up(status: Json) -> bool:
 
 
 @contextlib.contextmanager
-def nothing_more(head: Machine) -> Iterator[dict[str, str]]:
-    yield {}
-
-
-@contextlib.contextmanager
-def three_machines(folder: Path, on_head: OnHead = nothing_more) -> Iterator[Cluster]:
+def three_machines(folder: Path, on_head: OnHead) -> Iterator[Cluster]:
     """Everything runs but Quadrant itself."""
     authority = Authority(folder, "machines")
     with machines(3, folder) as (head, *workers), on_head(head) as more:

@@ -151,11 +151,17 @@ def _free_room(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome])
 
 
 def _soft_by_domains(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    topologies = [
-        group.get("spec", {}).get("networkTopology", {}) for group in facts.groups.values()
+    """No gang with a soft topology is spread wider than in theirs."""
+    soft = [
+        name
+        for name, group in facts.groups.items()
+        if group.get("spec", {}).get("networkTopology", {}).get("mode") == "soft"
     ]
-    soft = any(topology.get("mode") == "soft" for topology in topologies)
-    return soft and facts.without_nodes(ours) == facts.without_nodes(them)
+    return (
+        bool(soft)
+        and facts.without_nodes(ours) == facts.without_nodes(them)
+        and all(facts.spread(ours, name) <= facts.spread(them, name) for name in soft)
+    )
 
 
 def _promises_scored(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:

@@ -52,9 +52,11 @@ class Facts:
         self.nodes = {node["metadata"]["name"]: node for node in cluster["nodes"]}
         self.pods = {f"ns/{pod['metadata']['name']}": pod for pod in cluster["pods"]}
         self.actions = scenario["policy"]["actions"]
-        self.bounded = any(
-            queue["spec"]["resources"]["gpu"]["limit"] >= 0 for queue in cluster["queues"]
-        )
+        self.limits: dict[str, float] = {
+            queue["metadata"]["name"]: queue["spec"]["resources"]["gpu"]["limit"]
+            for queue in cluster["queues"]
+        }
+        self.bounded = any(limit >= 0 for limit in self.limits.values())
         self.shape = Shape(scenario)
         self.group_of = {
             key: pod_group_of(pod["metadata"]["annotations"]) for key, pod in self.pods.items()
@@ -82,6 +84,17 @@ class Facts:
 
     def department(self, group: str) -> str:
         return self.parents[self.queue_of[group]]
+
+    def past_limit(self, outcome: Outcome) -> set[str]:
+        """Queues that would use more whole GPUs than their limit."""
+        placed = {pod for pod, node in self.node_of.items() if node} - set(outcome.evicted)
+        used = Counter[str]()
+        for pod in placed | outcome.binds.keys() | outcome.pipelined.keys():
+            if SHARE not in self.pods[pod]["metadata"]["annotations"]:
+                group = self.group_of[pod]
+                for queue in (self.queue_of[group], self.department(group)):
+                    used[queue] += self.gpus(pod)
+        return {queue for queue, limit in self.limits.items() if 0 <= limit < used[queue]}
 
     def alike(self, group: str, failed: str) -> bool:
         """Whether KAI takes the group for no easier than one that failed."""
@@ -221,8 +234,12 @@ def _third_job(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome])
 
 
 def _in_steps(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """KAI evicts none of a gang with surplus members of which ours evicts the core."""
+    """KAI evicts none of a gang with surplus members of which ours evicts the core, or evicts
+    surplus members and goes past a limit."""
     mine, other = facts.leaving(ours), facts.leaving(them)
+    surplus = any(facts.running[group] > facts.minimum[group] for group in other)
+    if surplus and facts.past_limit(them) - facts.past_limit(ours):
+        return True
     return any(
         facts.running[group] > facts.minimum[group] > 1
         and mine[group] > facts.running[group] - facts.minimum[group]

@@ -63,6 +63,12 @@ class Facts:
             group: self.running[group] + places[group] - leaving[group] for group in self.groups
         }
 
+    def spread(self, outcome: Outcome, group: str) -> int:
+        """On how many hyper nodes the group's pods are, with those that run already."""
+        placed = {**self.node_of, **outcome.binds, **outcome.pipelined}
+        nodes = {node for pod, node in placed.items() if node and self.group_of[pod] == group}
+        return sum(not nodes.isdisjoint(members) for members in self.shape.hyper_nodes.values())
+
     def minimum(self, group: str) -> int:
         return int(self.groups[group].get("spec", {}).get("minMember", 0))
 

@@ -81,7 +81,7 @@ class Shape:
         }
         if any(None in members for members in hypers.values()):  # patterns: no node equals another
             self._nodes = {name: name for name in self._nodes}
-        self._members = {
+        self.hyper_nodes = {
             name: [member for member in members if member is not None]
             for name, members in hypers.items()
         }
@@ -95,8 +95,8 @@ class Shape:
         for pod in outcome.evicted:
             acts[self._on.get(pod, "")].append(("evict", self._pods[pod]))
         nodes = {name: json.dumps([kind, sorted(acts[name])]) for name, kind in self._nodes.items()}
-        inner = {member for members in self._members.values() for member in members}
-        tops = [*self._members.keys() - inner, *self._nodes.keys() - inner]
+        inner = {member for members in self.hyper_nodes.values() for member in members}
+        tops = [*self.hyper_nodes.keys() - inner, *self._nodes.keys() - inner]
         placed = sorted(self._domain(name, nodes, ()) for name in tops)
         return json.dumps([placed, self._phases(outcome)])
 
@@ -115,7 +115,7 @@ class Shape:
         if name in nodes or name in above:
             return nodes.get(name, "")
         inside = (*above, name)
-        parts = [self._domain(member, nodes, inside) for member in self._members.get(name, ())]
+        parts = [self._domain(member, nodes, inside) for member in self.hyper_nodes.get(name, ())]
         return json.dumps(sorted(parts))
 
 

@@ -16,8 +16,8 @@ from tests.random_clusters.forms import Tried, drawn, try_cluster
 
 SEEDS = 32
 """``make soak`` has 2,000."""
-TRIED = examples(SEEDS, least=8)
-PER_TEST = 8
+PER_TEST = 4
+TRIED = examples(SEEDS, least=PER_TEST)
 
 
 @pytest.fixture(scope="module")

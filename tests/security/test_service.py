@@ -86,7 +86,6 @@ def test_it_says_why_in_a_line(
         raise ExceptionGroup("tasks", [error])
 
     monkeypatch.setattr(__main__, "serve", serve)
-    monkeypatch.setattr(__main__, "walk_young_objects_only", lambda: None)  # for good
     assert __main__.main() == 1
     captured = capsys.readouterr()
     assert str(error) in captured.out + captured.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +66,24 @@ ITEMS = [
 async def service(
     redis_url: str, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
-    """Two nodes, five pods that run, one that never will."""
+    """Two nodes, five pods that run, one that never will; nothing of them changes any more."""
     # What it finds is waited for below.
     monkeypatch.setattr("coordinator.service.service.SWEEP_SECONDS", 0.02)
     async with running(redis_url, short_dir) as service:
         await submit(service, *ITEMS)
-        await service.until(lambda status: status["tasks"]["running"] == 5)
-        await service.until(lambda _: "FailedScheduling" in happened(service))
+        await service.until(partial(at_rest, service))
         yield service
+
+
+def at_rest(service: Running, status: dict[str, Any]) -> bool:
+    """Whether no object changes any more. A pod may run before its turn has ended, which gives it
+    the time of its placement, and before its node has a shard, which its annotation names."""
+    return (
+        status["tasks"]["running"] == 5
+        and not status["open_turns"]
+        and sum(shard["nodes"] for shard in status["shards"]) == 2
+        and "FailedScheduling" in happened(service)
+    )
 
 
 def happened(service: Running) -> set[str]:

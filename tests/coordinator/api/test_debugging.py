@@ -75,6 +75,8 @@ async def test_dumps_of_coordinator_and_worker_agree(tmp_path: Path, redis_url: 
             async with client.get(f"{BASE}/shard-7/dump") as missing:
                 assert missing.status == 404
                 assert "shard-0 to shard-1" in await missing.text()
+    for process in (core, view):
+        assert process["garbageCollection"]["collections"][0] > 0  # type: ignore[index]
     assert core["counts"]["nodes"] == view["counts"]["nodes"] == 2  # type: ignore[index]
     assert core["counts"]["waitingJobs"] == 1  # type: ignore[index]
     assert [each["key"] for each in core["jobs"]] == ["default/waits"]  # type: ignore[attr-defined]

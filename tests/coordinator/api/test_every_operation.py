@@ -26,7 +26,7 @@ from tests.builders.objects import a_list
 from tests.conftest import flush
 from tests.coordinator.api.conftest import ITEMS
 from tests.end_to_end.one_process.harness import running, submit
-from tests.examples import examples
+from tests.examples import THOROUGH, examples
 
 if TYPE_CHECKING:
     from schemathesis import Case
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 """An answer that takes longer is a hang."""
 MINUTE = 60.0
-EXAMPLES = examples(5, least=2)
+EXAMPLES = examples(5, least=2 if THOROUGH else 1)
 """Nearly all of the time goes into drawing them, for some 400 operations."""
 THERE = sorted({item["metadata"]["name"] for item in ITEMS} | {"train-w-0", "shard-0", "default"})
 

@@ -218,6 +218,10 @@ def test_the_server_applies(kubectl: UpKubectl) -> None:
     path = kubectl.file("two", running_pod("two", tier="a"))
     apply = ("apply", "--server-side", "-f", path)
     assert kubectl.ok(*apply) == "pod/two serverside-applied\n"
+    # Between the two looks of a diff it would change.
+    kubectl.ok(
+        "wait", "pod/two", "-n", "ns", "--for=jsonpath={.status.phase}=Running", "--timeout=60s"
+    )
     assert kubectl("diff", "--server-side", "-f", path).code == 0
     kubectl.file("two", running_pod("two", tier="b"))
     result = kubectl(*apply, "--field-manager=another")

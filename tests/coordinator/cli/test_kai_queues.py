@@ -123,6 +123,18 @@ async def test_the_queue_tree_shows_figures_and_the_next_job(
     assert fair == {"all": "5", "red": "3", "blue": "2"}
 
 
+async def test_pairs_are_by_fair_shares(command: Command) -> None:
+    answer = json.loads((await command("queue", "pairs", "-o", "json")).out)
+    (gpus,) = answer["resources"]
+    assert [list(pair.values())[:4] for pair in gpus["pairs"]] == [
+        ["blue", "queue", "red", "1"],
+        ["blue", "free", "", "1"],
+    ]
+    assert (gpus["lacking"], gpus["borrowed"]) == ("2", "1")
+    sentence = (await command("queue", "pairs")).lines[-1]
+    assert "(1 with queue red, 1 free, but not usable yet)" in sentence
+
+
 async def test_the_word_of_explain_is_that_of_get_describe_and_events(command: Command) -> None:
     sentence = "queue all, above red, uses 4 of the 5 nvidia.com/gpu it may have, the job asks 2"
     answer = json.loads((await command("explain", "podgroup", "second", "-o", "json")).out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,7 @@ import pytest
 
 from coordinator.cli.client.client import KubeClient, KubeError
 from coordinator.cli.client.kubeconfig import find_access
+from tests.end_to_end.one_process.harness import free_port
 
 
 class Coordinator(BaseHTTPRequestHandler):
@@ -45,13 +45,6 @@ def two() -> Iterator[list[ThreadingHTTPServer]]:
         server.server_close()
 
 
-def free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def client(*ports: int, patience: float = 60.0) -> KubeClient:
     named = ", ".join(f"127.0.0.1:{port}" for port in ports)
     access = find_access(environ={"QUADRANT_SERVER": named})
@@ -60,7 +53,7 @@ def client(*ports: int, patience: float = 60.0) -> KubeClient:
 
 def test_the_one_that_leads_is_asked_wherever_it_stands(two: list[ThreadingHTTPServer]) -> None:
     first, second = two
-    several = client(free(), first.server_port, second.server_port)
+    several = client(free_port(), first.server_port, second.server_port)
     for leader, other in ((second, first), (first, second), (second, first)):
         leader.leads, other.leads = True, False  # type: ignore[attr-defined]
         who = str(leader.server_port)
@@ -96,4 +89,4 @@ def test_where_none_leads_it_waits_and_then_says_so(
 
 def test_where_nobody_listens_it_says_so_at_once() -> None:
     with pytest.raises(KubeError, match="cannot reach"):
-        client(free(), free()).get("/who")
+        client(free_port(), free_port()).get("/who")

@@ -53,6 +53,19 @@ def test_without_duration_a_pod_runs_until_it_is_deleted() -> None:
     assert report_rows(cluster.reports(2)) == [("FAILED", "1.0", "n0")]
 
 
+def test_a_pod_that_was_evicted_runs_for_its_whole_duration_again() -> None:
+    cluster = LocalCluster(grace=0.0)
+    cluster.bind(asking({"1.0": "n0"}, duration=10, uid="u1"), 0.0)
+    cluster.delete(["1.0"], 4.0)
+    cluster.advance(4.0)
+    cluster.reports(3)
+    cluster.bind(asking({"1.0": "n0"}, duration=10, uid="u1~~1"), 6.0)
+    cluster.advance(15.0)  # the first incarnation would have ended at 10
+    assert report_rows(cluster.reports(3)) == [("STARTED", "1.0", "n0")]
+    cluster.advance(16.0)
+    assert [kind for kind, *_ in report_rows(cluster.reports(4))] == ["RELEASING", "SUCCEEDED"]
+
+
 def test_asking_again_tells_where_the_task_is() -> None:
     cluster = LocalCluster()
     cluster.bind(asking({"1.0": "n0"}), 0.0)

@@ -19,6 +19,7 @@ from tests.builders.objects import (
     pod_group,
     priority_class,
     queue,
+    stored_kind,
     task,
 )
 from tests.coordinator.intake.bench import Bench, put_jobs, same, state
@@ -93,7 +94,7 @@ def test_a_dry_run_of_a_deletion_keeps_everything(bench: Bench, obj: dict[str, A
     before = state(bench.intake)
     meta = obj["metadata"]
     dry_run = bench.intake.remove(
-        obj["kind"], meta.get("namespace", ""), meta["name"], 5.0, keep=False
+        stored_kind(obj), meta.get("namespace", ""), meta["name"], 5.0, keep=False
     )
     assert dry_run.accepted == 1
     assert dry_run.documents or dry_run.documents_gone

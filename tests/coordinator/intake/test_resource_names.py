@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.intake.admission import resource_names
 from coordinator.intake.admission.resource_names import doubt, free, keep_slots, look
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
@@ -153,6 +154,17 @@ def test_a_resource_name_used_during_the_scan_is_kept() -> None:
     bench.take(asking("again", f"{OTHER}a"))
     assert registry.doubtful == set()
     assert free(registry).ops == []
+
+
+def test_the_scan_ends_with_its_last_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_names, "PORTION", 2)
+    bench = Bench()
+    for number in range(10):
+        bench.take(asking(f"p{number}", f"{OTHER}a"))
+    registry = bench.intake.registry
+    doubt(registry)
+    assert list(look(registry)) == []
+    assert registry.doubtful == set()
 
 
 def test_a_resource_name_counted_in_the_ledger_is_kept() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.messages.messages import TaskState
-from tests.builders.objects import EVERY_KIND, node, pod, pod_group, queue
+from tests.builders.objects import EVERY_KIND, node, pod, pod_group, queue, stored_kind
 from tests.coordinator.objects.world import World
 
 CLOSED = queue("closed", state="Closed")
@@ -17,7 +17,8 @@ OBJECTS = [*EVERY_KIND, CLOSED, CAPACITY, pod_group("waits", queue="none"), pod(
 
 
 def object_of(world: World, obj: dict[str, Any]) -> dict[str, Any]:
-    return world.get(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
+    namespace = obj["metadata"].get("namespace", "")
+    return world.get(stored_kind(obj), obj["metadata"]["name"], namespace)
 
 
 @pytest.fixture

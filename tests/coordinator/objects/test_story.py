@@ -52,7 +52,7 @@ def test_a_large_gang_gets_one_event_per_kind() -> None:
     assert all_events(world)[1:] == [("j", "Scheduled", placed_text)]
     world.objects.evicted(turn.jid, list(range(100)), turn.jid, "shuffle (tdm)")
     name, reason, message = all_events(world)[-1]
-    assert (name, reason) == ("j", "Evicted")
+    assert (name, reason) == ("j", "Evict")
     assert message.startswith("evicted by shuffle (tdm) (j-w-0, j-w-1, ")
 
 
@@ -77,7 +77,7 @@ def test_events_of_one_pod_exclude_those_of_other_members() -> None:
     few, many = events_of("j-w-7"), events_of("j-w-9")
     assert few is not None
     assert many is not None
-    assert [reason for _, reason, _ in few] == ["FailedScheduling", "Scheduled", "Evicted"]
+    assert [reason for _, reason, _ in few] == ["FailedScheduling", "Scheduled", "Evict"]
     assert [reason for _, reason, _ in many] == ["FailedScheduling", "Scheduled"]
     assert few[1][2] == "Successfully assigned ns/j-w-7 to n0"
     assert {uid for uid, _, _ in few} == {world.get("Pod", "j-w-7")["metadata"]["uid"]}

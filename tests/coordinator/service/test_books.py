@@ -54,7 +54,7 @@ async def test_older_records_do_not_undo_an_eviction_reported_meanwhile() -> Non
     core = running()
     assert await audited(core, lambda: evict(core, 1)) == 0
     assert core.order.jobs[VICTIM].evicted == {1}
-    assert ends(core, 1) == [StatusItem(TaskState.PENDING, VICTIM, [1], [0])]
+    assert ends(core, 1) == [StatusItem(TaskState.PENDING, VICTIM, [1], [0], incarnations=(0,))]
 
 
 async def test_books_that_nothing_changes_meanwhile_follow_the_ledger() -> None:
@@ -93,7 +93,7 @@ async def test_records_are_read_again_after_an_eviction_reported_meanwhile() -> 
         executor.execute(Reread([VICTIM]))
     assert read == 2
     assert core.order.jobs[VICTIM].evicted == {1}
-    assert ends(core, 1) == [StatusItem(TaskState.PENDING, VICTIM, [1], [0])]
+    assert ends(core, 1) == [StatusItem(TaskState.PENDING, VICTIM, [1], [0], incarnations=(0,))]
 
 
 def running() -> Coordinator:

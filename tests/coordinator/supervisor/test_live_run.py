@@ -46,7 +46,7 @@ def test_only_processes_of_the_run_are_killed(supervised: Path) -> None:
             stranger.kill(os.getpid())
         assert child.poll() is None
         find_run(supervised).kill(child.pid)
-        assert child.wait(timeout=10) == -9
+        assert child.wait(timeout=60) == -9
     finally:
         child.kill()
         child.wait()
@@ -56,12 +56,15 @@ def test_roles_are_found_among_the_supervisors_children(supervised: Path) -> Non
     run = find_run(supervised)
     with pytest.raises(NoRun, match=r"no process of its own for the ray"):
         run.pid("ray")
-    code = "import time; time.sleep(60)"
-    child = subprocess.Popen([sys.executable, "-c", code, "ray.scripts.scripts"])
+    code = "import time; print('up', flush=True); time.sleep(60)"
+    arguments = [sys.executable, "-c", code, "ray.scripts.scripts"]
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE)
     try:
+        # Popen returns while the kernel still replaces the process: its command line is empty.
+        assert child.stdout is not None and child.stdout.readline() == b"up\n"
         assert run.pid("ray") == child.pid
         assert not run.successor("ray", besides=child.pid)
         assert run.successor("ray", besides=1)
     finally:
         child.kill()
-        child.wait()
+        child.communicate()

@@ -23,7 +23,7 @@ from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.worker.debugging import DebugRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
-from shared.garbage_collection import walk_young_objects_only
+from shared.garbage_collection import RestingCollector
 from shared.messages.messages import Turn
 from shared.telemetry.logging import configure_logging
 from tests.end_to_end.one_process.harness import DirectShards, running
@@ -116,10 +116,12 @@ async def _serve(arguments: dict[str, Any], loop_time: LoopTime) -> None:
 def main() -> None:
     arguments = json.loads(sys.argv[1])
     configure_logging("INFO", "json", role="coordinator", stream=sys.stderr)
-    walk_young_objects_only()
     with asyncio.Runner() as runner:
         loop_time = LoopTime()
         loop_time.watch(runner.get_loop())
+        collector = RestingCollector()
+        collector.begin()
+        runner.get_loop().call_soon(collector.look_regularly)
         runner.run(_serve(arguments, loop_time))
 
 

@@ -72,7 +72,7 @@ async def test_stored_kai_objects_count_after_a_change_of_dialect(
     ):
         async with http.delete(f"{service.url}{GROUP}/g") as answer:
             assert answer.status == 200
-        await service.until(lambda _: not service.service.intake.registry.leaving)
+        await service.until(lambda status: status["jobs"]["deleted"] == 1)
     async with running(url, tmp_path, shards=1) as service, aiohttp.ClientSession() as http:
         await service.until(
             lambda _: set(service.service.core.order.queue_ids) == {"default", "team"}

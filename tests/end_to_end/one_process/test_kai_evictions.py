@@ -18,7 +18,7 @@ from shared.messages.messages import TaskState
 from shared.policy.kai_names import DEFAULT_PLUGINS
 from tests.builders.objects import kai_group, kai_queue
 from tests.conftest import flush
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import AdvancedCluster, Running, running
 from tests.end_to_end.one_process.test_kai_order import delete, gpus, leaf, single
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, nodes_of, read, submit
 
@@ -150,7 +150,7 @@ async def test_the_place_of_a_moving_job_is_kept_across_a_takeover(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     flush(embedded_server)
-    kubelets = LocalCluster(grace=3.0)
+    kubelets = AdvancedCluster(grace=600.0)
     url = embedded_server.url
     async with (
         service_of(url, tmp_path, MOVING, kubelets=kubelets) as service,
@@ -166,6 +166,8 @@ async def test_the_place_of_a_moving_job_is_kept_across_a_takeover(
         assert is_leaving(service, "x"), "it has not left before the next coordinator leads"
         # It would fit where x was promised to go.
         await submit(http, service, single("r", "red", 2))
+        await service.until(lambda _: has_reason(service, "r"))
+        kubelets.ahead = 1200.0
         await service.until(lambda _: {"x", "whole"} <= running_pods(service))
         after = await nodes_of(http, service)
         assert (after["whole"], after["x"]) == (here, there)
@@ -219,6 +221,12 @@ def is_leaving(service: Running, pod: str) -> bool:
         for state in service.service.core.order.jobs.values()
         for tix, now in enumerate(state.states)
     )
+
+
+def has_reason(service: Running, name: str) -> bool:
+    """Whether the job was tried, and waits."""
+    jobs = service.service.core.order.jobs.values()
+    return any(state.job.name == name and state.reason is not None for state in jobs)
 
 
 async def test_a_job_within_its_min_runtime_is_not_reclaimed(

@@ -175,8 +175,9 @@ async def test_pods_that_come_before_their_group_wait_for_it_in_any_pool(
 async def test_a_node_entering_the_pool_takes_tasks_and_a_leaving_one_keeps_them(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
-    await submit(http, service, *gang("first", "q", 12), *gang("second", "q", 4))
+    await submit(http, service, *gang("first", "q", 12))
     await service.until(lambda status: status["tasks"]["running"] == 12)
+    await submit(http, service, *gang("second", "q", 4))
     await label(http, service, "/api/v1/nodes/red", "blue")
     await service.until(lambda status: status["tasks"]["running"] == 16)
     assert await total(http, service) == "16"

@@ -108,8 +108,8 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
         path = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/train"
         async with http.delete(f"{service.url}{path}") as answer:
             assert answer.status == 200, await answer.text()
-        await service.until(lambda status: status["tasks"]["running"] == 4)
         await service.until(lambda _: "kaipodgroup/ns/train" not in stored(service))
+        await service.until(lambda status: status["tasks"]["running"] == 4)
         assert (await nodes_of(http, service)).keys() == {"alone", "la", "lb", "lc"}
     async with (
         running(embedded_server.url, tmp_path, shards=2, policy=policy) as service,

@@ -265,7 +265,7 @@ async def test_a_full_disk_ends_the_ledger_and_loses_nothing_acknowledged(
         assert server.pid is not None
         written = max(path.stat().st_size for path in (server.data_dir / "appendonlydir").iterdir())
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (written + 9_999, written + 9_999))
-        for _ in range(1000):
+        for _ in range(6000):
             if not server.running():
                 break
             await asyncio.sleep(0.01)

@@ -134,9 +134,16 @@ async def test_every_field_of_the_table_is_named_and_looked_at_again_when_a_poli
             Demand.CARD_CHOICE,
         }
         assert set(not_served(parts)) == unserved
+        # No node has what the others ask for, and no worker of the policy before places them.
+        jobs = parts.service.core.order.jobs.values()
+        others = [state for state in jobs if state.job.name != "plain"]
         await parts.until(
-            lambda status: status["tasks"]["running"] > 1
-        )  # those that the nodes have room for
+            lambda status: (
+                not status["open_turns"]
+                and all(state.last or state.reason is Reason.NOT_SERVED for state in others)
+            )
+        )
+        assert all(state.unplaced for state in others)
 
 
 # --- pods of other schedulers -----------------------------------------------------------------

@@ -39,11 +39,16 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
     flush(embedded_server)
     two = [container(cpu="2")]
     pods = [pod("bad", containers=two), pod("worse", containers=two), pod("good")]
-    items = [node("n0"), node("n1"), *pods]
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        await submit(parts, *items)
+        await submit(parts, node("n0"), node("n1"))
+        await parts.until(lambda s: sum(shard["nodes"] for shard in s["shards"]) == 2)
+        await submit(parts, *pods)
         status = await parts.until(
-            lambda s: s["pending_reasons"].get("PluginError") == 2 and s["tasks"]["pending"] == 2
+            lambda s: (
+                s["pending_reasons"].get("PluginError") == 2
+                and s["tasks"]["running"] == 1
+                and not s["open_turns"]
+            )
         )
         turns = dict(status["outcomes"])
         async with aiohttp.ClientSession(parts.url) as client:

@@ -33,6 +33,14 @@ async def until_running(api: BulkClient, tasks: int) -> None:
         await asyncio.sleep(0.05)
 
 
+async def until_no_garbage_is_looked_for(api: BulkClient, role: str) -> None:
+    deadline = time.monotonic() + WITHIN
+    path = f"/apis/quadrant.dev/v1alpha1/debug/{role}/dump"
+    while (await api.get(path))["garbageCollection"]["whileBusy"]:
+        assert time.monotonic() < deadline, role
+        await asyncio.sleep(0.5)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_the_standby_goes_on_with_the_workers_that_are_there(short_dir: Path) -> None:
@@ -43,6 +51,8 @@ async def test_the_standby_goes_on_with_the_workers_that_are_there(short_dir: Pa
         await api.submit(listed(*(node(f"n{i}") for i in range(4)), pod("before")))
         await until_running(api, 1)
         workers, pids = set(parts.worker_pids()), parts.pids()
+        for role in ("coordinator", "shard-0", "shard-1"):
+            await until_no_garbage_is_looked_for(api, role)
         assert await parts.leader() == COORDINATOR
         assert await parts.answers(STANDBY)
         await asyncio.sleep(1.0)  # it has read the ledger by then; else it only takes longer

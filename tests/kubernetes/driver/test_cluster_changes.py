@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from coordinator.cluster.kubernetes.writes import writes
+from coordinator.cluster.kubernetes.writes import status_queue, writes
 from laboratory.local_kubernetes.binaries import Binaries
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
@@ -23,7 +23,7 @@ from laboratory.local_kubernetes.server_process import ServerProcess
 from shared.messages.messages import ENDED, TaskState
 from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
-from tests.kubernetes.faults.effects import HoldAnswer, HoldRequest
+from tests.kubernetes.faults.effects import Answer, HoldAnswer, HoldRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(180)
@@ -88,6 +88,65 @@ async def test_a_group_made_again_under_its_pods_is_their_job(
         await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
     await cluster.create(pod("next"))
     await quadrant.until_bound("next")
+
+
+async def test_a_group_made_again_under_its_pods_has_its_status_again(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_queue, "LONGEST_PAUSE_SECONDS", 1.0)
+    await bound_gang(quadrant, cluster)
+
+    async def has_status() -> bool:
+        status = (await cluster.get(f"{GROUPS}/gang")).get("status") or {}
+        return {"phase", "conditions"} <= status.keys()
+
+    await until(has_status)
+    await asyncio.sleep(4.0)  # then nothing is left to say of the gang
+    await cluster.delete(f"{GROUPS}/gang")
+    await cluster.create(pod_group("gang", 2))
+    await until(has_status)
+
+
+async def test_the_next_leader_writes_the_status_of_a_gang_that_was_bound_before(
+    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
+) -> None:
+    await install_volcano(cluster)
+    fault = proxy.inject(Answer(503), method="PATCH", part="podgroups/gang", times=1000)
+    async with followed(redis_url, short_dir / "a", cluster, proxied.kubeconfig) as first:
+        await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
+        await bound_gang(first, cluster)
+        await proxy.until_met(fault)
+    assert "status" not in await cluster.get(f"{GROUPS}/gang")
+    proxy.clear()
+
+    async def scheduled() -> bool:
+        status = (await cluster.get(f"{GROUPS}/gang")).get("status") or {}
+        return any(c["type"] == "Scheduled" for c in status.get("conditions") or ())
+
+    async with followed(redis_url, short_dir / "b", cluster, proxied.kubeconfig):
+        await until(scheduled)
+
+
+async def test_a_group_made_again_while_a_pod_runs_is_still_admitted(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    """Volcano's controllers do that to restart a pod, and create the pod once its group is
+    admitted. Judged anew it would not be: the pod that runs leaves no room for both."""
+    group = pod_group("gang", 2)
+    group["spec"]["minResources"] = {"cpu": "2"}
+    await cluster.create(group, *(pod(name, group="gang") for name in GANG))
+    await quadrant.until_bound(*GANG)
+    await cluster.delete(f"{PODS}/{GANG[0]}", gracePeriodSeconds="0")
+    await cluster.delete(f"{GROUPS}/gang")
+    await cluster.create(group)
+
+    async def phase() -> str | None:
+        status = (await cluster.get(f"{GROUPS}/gang")).get("status") or {}
+        return status.get("phase")
+
+    assert await until(phase) != "Pending"
+    await cluster.create(pod(GANG[0], group="gang"))
+    await quadrant.until_bound(GANG[0])
 
 
 @pytest.mark.parametrize("late", [HoldRequest, HoldAnswer])

@@ -24,6 +24,8 @@ from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.driver.test_evictions import PODS, POLICY, of_class
+from tests.native_groups.walks import GroupCluster, member
+from tests.native_groups.walks import group as native_group
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -81,6 +83,7 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
         await _bind_with_claims(quadrant, cluster)
         await _bind_and_evict(quadrant, cluster)
         await _tell(cluster, lambda: ("patch", "", "events") in asked_by(control_plane))
+        await _place_a_native_group(cluster)
     async with followed(
         kai_ledger(redis_url), short_dir, cluster, kubeconfig, policy=KAI_POLICY
     ) as quadrant:
@@ -151,6 +154,14 @@ async def _tell(cluster: ApiClient, changed: Callable[[], bool]) -> None:
         await cluster.create(node(f"small-{i}", cpu=1))
         await asyncio.sleep(1.0)
     await until(changed)
+
+
+async def _place_a_native_group(cluster: ApiClient) -> None:
+    """A gang of Kubernetes' own is told that it was placed."""
+    groups = GroupCluster(cluster)
+    await groups.groups(native_group("native", 1))
+    await groups.pods(member("native-0", "native", cpu=0.01))
+    await groups.until_condition("native", "True")
 
 
 async def _tell_of_kai(cluster: ApiClient) -> None:

@@ -112,8 +112,13 @@ async def test_a_waiting_gang_shows_the_reason_and_its_outcome(
     waited, ready = status["conditions"]
     assert waited["transitionID"] != ready["transitionID"]
     assert waited["lastTransitionTime"] <= ready["lastTransitionTime"]
-    words = {e["reason"] for e in await events_of(cluster, "PodGroup", "wide")}
-    assert words == {"Unschedulable", "Scheduled"}, "in Volcano's words"
+
+    async def says_both() -> bool:  # the event is a write of its own, and may be the later one
+        words = {e["reason"] for e in await events_of(cluster, "PodGroup", "wide")}
+        assert words <= {"Unschedulable", "Scheduled"}, "in Volcano's words"
+        return len(words) == 2
+
+    await until(says_both)
     for pod_name, node_name in (await quadrant.nodes_of()).items():
         text = f"Successfully assigned default/{pod_name} to {node_name}"
         await until(partial(_has_event, cluster, pod_name, "Scheduled", text))

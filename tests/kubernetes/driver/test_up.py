@@ -63,8 +63,9 @@ def test_the_output_of_up_leads_to_the_cluster_and_to_quadrant(
             time.sleep(0.1)
         assert "export KUBECONFIG" not in output.read_text(), "kubectl asks the cluster"
         there = environment | {"QUADRANT_SERVER": export[1]}
-        output_text = quadrant("explain", "pod", "a", environment=there)
-        assert output_text.returncode == 0, output_text.stderr
+        # It may be up before the API server has told it of all pods.
+        while (explained := quadrant("explain", "pod", "a", environment=there)).returncode:
+            assert time.monotonic() < deadline, explained.stderr
         lost = quadrant("explain", "pod", "a", environment=environment)
         assert lost.returncode == 1
         assert "is a Kubernetes API server" in lost.stderr

@@ -11,6 +11,7 @@ from tests.kubernetes.driver.harness import pod
 Json = dict[str, Any]
 NAMESPACE = "quadrant"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/coordinator"
+SLICE = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/quadrant"
 
 
 def own_address() -> str:
@@ -43,12 +44,15 @@ async def publish(cluster: ApiClient, address: str, port: int, *, port_name: str
 async def endpoints(
     cluster: ApiClient, address: str, port: int, *, port_name: str = "https"
 ) -> None:
-    metadata = {"name": "quadrant", "namespace": NAMESPACE}
+    labels = {"kubernetes.io/service-name": "quadrant"}
     target = {"kind": "Pod", "namespace": NAMESPACE, "name": "coordinator"}
-    subset = {
-        "addresses": [{"ip": address, "targetRef": target}],
-        "ports": [{"name": port_name, "port": port}],
-    }
     await cluster.create(
-        {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]}
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "quadrant", "namespace": NAMESPACE, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address], "targetRef": target}],
+            "ports": [{"name": port_name, "port": port}],
+        }
     )

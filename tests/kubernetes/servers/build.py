@@ -1,5 +1,5 @@
-"""API server, etcd, scheduler and controllers of Kubernetes, Volcano and KAI: built once by Go, in
-a cache outside the tree.
+"""API server and etcd, and schedulers and controllers of Kubernetes, Volcano and KAI: built once by
+Go, in a cache outside the tree.
 
 ``python -m tests.kubernetes.servers.build`` builds what is missing (``make kubernetes``). Each
 folder here is a Go module that requires one project and is held by the hashes of its ``go.sum``;
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from laboratory.local_kubernetes.binaries import Binaries
@@ -43,6 +43,8 @@ class Module:
     """File name -> Go package."""
     version_package: str = ""
     """Package with the version that the programs report, where somebody reads it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variable of a Go package -> its value, where no option of a program sets it."""
     definitions: tuple[str, ...] = ()
     """Patterns of files with CustomResourceDefinitions, within the project."""
 
@@ -67,14 +69,15 @@ class Module:
         return cache_folder() / f"{self.name}-{digest.hexdigest()[:16]}"
 
     def options(self) -> str:
-        """Options of the linker: no tables for debuggers (106 MB of API server, not 150), and the
-        version to report."""
-        if not self.version_package:
-            return "-s -w"
-        major, minor, _ = self.version.removeprefix("v").split(".")
-        versions = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor}
-        values = (f"-X {self.version_package}.{name}={text}" for name, text in versions.items())
-        return " ".join(["-s -w", *values])
+        """Options of the linker: no tables for debuggers (106 MB of API server, not 150), the
+        version to report, and other variables."""
+        variables = dict(self.variables)
+        if self.version_package:
+            major, minor, _ = self.version.removeprefix("v").split(".")
+            versions = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor}
+            for name, text in versions.items():
+                variables[f"{self.version_package}.{name}"] = text
+        return " ".join(["-s -w", *(f"-X {name}={text}" for name, text in variables.items())])
 
     @property
     def complete(self) -> bool:
@@ -95,7 +98,10 @@ KUBERNETES = Module(
 VOLCANO = Module(
     "volcano",
     "volcano.sh/volcano",
-    {"vc-controller-manager": "volcano.sh/volcano/cmd/controller-manager"},
+    {
+        "vc-controller-manager": "volcano.sh/volcano/cmd/controller-manager",
+        "vc-scheduler": "volcano.sh/volcano/cmd/scheduler",
+    },
     definitions=("config/crd/*/bases/*.yaml",),
 )
 _KAI = "github.com/NVIDIA/KAI-scheduler"
@@ -104,8 +110,10 @@ KAI = Module(
     _KAI,
     {
         name: f"{_KAI}/cmd/{name}"
-        for name in ("binder", "podgroupcontroller", "podgrouper", "queuecontroller")
+        for name in ("binder", "podgroupcontroller", "podgrouper", "queuecontroller", "scheduler")
     },
+    # Its controller of PodGroups takes an address for metrics and uses the default all the same.
+    variables={"sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress": "0"},
     definitions=("deployments/kai-scheduler/crds/*.yaml",),
 )
 MODULES = (KUBERNETES, VOLCANO, KAI)
@@ -151,6 +159,8 @@ def _build(module: Module) -> None:
         for path in project.glob(pattern):
             # The module cache has files that nobody may write.
             (partial / path.name).write_text(path.read_text())
+    if module.folder != folder:
+        sys.exit(f"{module.source}/go.mod or go.sum changed during the build; build again")
     partial.rename(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     _tell(f"Built {size / 1e6:.0f} MB in {time.monotonic() - begin:.0f} s")

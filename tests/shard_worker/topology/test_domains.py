@@ -45,6 +45,20 @@ def test_soft_topology_takes_the_closest_room() -> None:
     assert len(racks_of(binds, "wide")) == 6
 
 
+def test_the_surplus_of_a_soft_gang_stays_in_its_domain() -> None:
+    cluster = racks(2, 2, 2, 2, cpu=4)
+    cluster.job("a", tasks=7, minimum=3, topology=SOFT)
+    assert len(set(racks_of(cluster.run().binds, "a"))) == 1
+
+
+def test_a_soft_gang_grows_into_the_closest_domain_where_its_own_is_full() -> None:
+    cluster = racks(2, 2, 2, 2, cpu=4)
+    cluster.job("a", tasks=8, minimum=3, on=["r2-0", "r2-0", "r2-1"], topology=SOFT)
+    cluster.job("other", tasks=4, on=["r2-0", "r2-0", "r2-1", "r2-1"])
+    cluster.job("another", tasks=1, on=["r0-0"])
+    assert racks_of(cluster.run().binds, "a") == ["r2", "r3", "r3", "r3", "r3"]
+
+
 @pytest.mark.parametrize(("topology", "placed"), [(SOFT, 4), (TIER_2, 0)])
 def test_only_a_hard_topology_waits_until_all_min_resources_are_free(
     topology: Topology, placed: int

@@ -141,7 +141,7 @@ def test_an_error_outside_plugins_fails_the_worker(monkeypatch: pytest.MonkeyPat
     def broken(*args: object, **named: object) -> None:
         raise ZeroDivisionError("of the engine")
 
-    monkeypatch.setattr("shard_worker.worker.worker.place", broken)
+    monkeypatch.setattr("shard_worker.turns.flat_turn._placed", broken)
     worker = worker_with("nowhere")
     with pytest.raises(ZeroDivisionError):
         worker.on_turns([turn(2, cid=ONE)], now=NOW)

@@ -210,7 +210,7 @@ def _rests(batches: Iterable[object]) -> Counter[int]:
     for batch in batches:
         for s in batch.statements if isinstance(batch, CommitBatch) else ():
             for run in s.evictions:
-                rests[run.jid] = max(rests[run.jid], run.guards // 4)
+                rests[run.jid] = max(rests[run.jid], run.rest)
     return rests
 
 

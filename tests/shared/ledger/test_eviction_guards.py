@@ -12,6 +12,7 @@ from shared.messages.messages import (
     GUARD_GANG,
     GUARD_GUARANTEE,
     GUARD_REST,
+    GUARD_WHOLE,
     Group,
     Statement,
     StatusItem,
@@ -148,6 +149,22 @@ async def test_an_eviction_of_a_whole_gang_may_leave_ended_members_but_no_new_on
     with_it = replace(leaving, tasks=[2, 3, 4, 5], rows=[1, 1, 2, 3])
     both = evicting(with_it, guards=GUARD_GANG + 2 * GUARD_REST)
     assert verdict(await desk.commit(both))[0] is V.COMMITTED
+
+
+async def test_a_job_that_leaves_whole_leaves_nobody_but_its_ended_members(desk: Desk) -> None:
+    """A member that another worker placed meanwhile stays above the minimum, and alone."""
+    await desk.store(job(VICTIM, Group(-1, 1)), job(WINNER))
+    await desk.commit(statement(VICTIM, run([0, 1, 2], [0, 0, 1])))
+    await desk.record(StatusItem(S.RUNNING, VICTIM, [0, 1, 2], [0, 0, 1]))
+    await desk.record(StatusItem(S.SUCCEEDED, VICTIM, [0], [0]))
+    one, rest = victims([1], [0], cid=SMALL), victims([1, 2], [0, 1], cid=SMALL)
+    before = await plain(desk)
+    for part, guards in ((one, GUARD_WHOLE + GUARD_REST), (rest, GUARD_WHOLE)):
+        assert verdict(await desk.commit(evicting(part, guards=guards))) == (V.GANG, 0)
+    assert await plain(desk) == before
+    assert verdict(await desk.commit(evicting(one, guards=GUARD_GANG)))[0] is V.COMMITTED
+    whole = evicting(victims([2], [1], cid=SMALL), guards=GUARD_WHOLE + GUARD_REST)
+    assert verdict(await desk.commit(whole))[0] is V.COMMITTED
 
 
 async def test_a_rest_is_no_guarantee(desk: Desk) -> None:

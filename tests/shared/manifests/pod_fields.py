@@ -1,4 +1,4 @@
-"""Every field of Kubernetes 1.36's Pod that no request is read from, with a value of its type.
+"""Every field of Kubernetes 1.37's Pod that no request is read from, with a value of its type.
 
 The table stands for objects that others write: whatever is in it, a pod uses of its node what its
 containers request.
@@ -55,6 +55,7 @@ SPEC: dict[str, Any] = {
     "enableServiceLinks": True,
     "ephemeralContainers": [{"name": "debug", "resources": {"requests": {"cpu": "3"}}}],
     "evictionInterceptors": [{"name": "i"}],
+    "evictionResponders": [{"name": "example.com/saves", "priority": 10_000}],
     "hostAliases": [{"ip": "1.1.1.1", "hostnames": ["h"]}],
     "hostIPC": True,
     "hostNetwork": True,
@@ -134,6 +135,7 @@ STATUS: dict[str, Any] = {
     "resize": "Deferred",
     "resourceClaimStatuses": [{"name": "a", "resourceClaimName": "b"}],
     "startTime": "2026-11-24T10:00:00Z",
+    "volumeHealth": [{"name": "v", "healthConditions": [{"status": "Degraded", "reason": "r"}]}],
     "aFieldOfTomorrow": {},
 }
 METADATA: dict[str, Any] = {

@@ -22,10 +22,16 @@ HOSTILE = ("9" * 5000, "1e999999999", "1e-999999999", LONG, "1/3", "nan", "inf",
 def test_a_number_out_of_bounds_is_refused_quickly(
     read: Callable[[str], object], text: str
 ) -> None:
-    began = time.process_time()
+    # The quickest of three: a collection of garbage may fall into one of them.
+    assert min(_seconds(read, text) for _ in range(3)) < 0.01
     number = read(text)
-    assert time.process_time() - began < 0.01
     assert number is None or (read is finite_number and text == "1e-999999999" and number == 0.0)
+
+
+def _seconds(read: Callable[[str], object], text: str) -> float:
+    began = time.thread_time()
+    read(text)
+    return time.thread_time() - began
 
 
 @given(st.integers(0, 10**15 - 1))

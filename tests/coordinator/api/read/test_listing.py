@@ -53,7 +53,7 @@ async def test_a_long_list_comes_in_pieces_and_is_the_same(
     whole = await client.get(PODS, accept=accept)
     monkeypatch.setattr(listing, "PIECE", 2)
     pieces = await client.get(PODS, accept=accept)
-    assert _without_ages(pieces) == _without_ages(whole)
+    assert _without_times(pieces) == _without_times(whole)
     some = await client.get(PODS, accept=accept, limit=5)
     assert len(some["items"] if "items" in some else some["rows"]) == 5
     assert some["metadata"]["remainingItemCount"] == 1
@@ -61,8 +61,9 @@ async def test_a_long_list_comes_in_pieces_and_is_the_same(
     assert none.get("items", none.get("rows")) == []
 
 
-def _without_ages(answer: Json) -> Json:
-    """A second may end between two answers."""
+def _without_times(answer: Json) -> Json:
+    """Between two answers a second may end, and an object of another kind may change."""
+    del answer["metadata"]["resourceVersion"]
     for at, column in enumerate(answer.get("columnDefinitions", ())):
         if column["name"] == "Age":
             for row in answer["rows"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from coordinator.cluster.kubernetes.cluster import without_end
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.cluster.protocol import Report
@@ -91,6 +92,20 @@ def test_a_life_is_reported_once_in_order_however_often_it_is_seen() -> None:
     mirror.remove("Pod", pod("a", node="n", phase="Succeeded"))
     kinds = [kind for kind, _, _ in reports(mirror)]
     assert kinds == [Report.BOUND, Report.STARTED, Report.SUCCEEDED]
+
+
+def test_a_victim_that_succeeded_is_not_ended_before_its_report_is_read() -> None:
+    """The answer to its eviction may come between its success and the reading of the report."""
+    mirror = listed(pod("a"), pod("b"))
+    admit(mirror, "a", "b")
+    mirror.take("Pod", pod("a", node="n", phase="Running"))
+    mirror.take("Pod", pod("a", node="n", phase="Succeeded", leaving=True))
+    mirror.remove("Pod", pod("a", node="n", phase="Succeeded", leaving=True))
+    mirror.remove("Pod", pod("b"))
+    names, rows = ["1.0", "1.1", "7.7"], mirror.pods.rows([(1, 0), (1, 1), (7, 7)])
+    assert without_end(names, rows, mirror.reports) == ["1.1", "7.7"]
+    mirror.reports.after(mirror.reports.last)
+    assert without_end(names, rows, mirror.reports) == names, "the report was recorded"
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
@@ -196,6 +211,23 @@ def test_a_group_made_again_while_its_pods_live_is_the_same_job() -> None:
     delta = mirror.take_delta(10)
     assert delta.gone == []
     assert delta.items[0]["metadata"]["uid"] == "one"
+    assert mirror.take_recreated() == [GANG]
+    mirror.take("PodGroup", group("gang", "two"))
+    assert mirror.take_recreated() == []
+
+
+def test_phases_of_groups_are_those_of_the_first_list_whatever_their_status_is() -> None:
+    statuses = {"one": {"phase": "Running"}, "two": None, "three": "odd", "four": {"phase": 1}}
+    groups = []
+    for uid, status in statuses.items():
+        item = msgspec.json.decode(group(f"gang-{uid}", uid))
+        groups.append(raw(item | {"status": status}))
+    mirror = listed(groups=tuple(groups))
+    mirror.take("PodGroup", group("late", "late"))
+    phases = mirror.take_first_phases()
+    assert phases == {"one": "Running", "two": "", "three": "", "four": ""}
+    assert mirror.take_first_phases() == {}
+    assert not mirror.quarantine
 
 
 def test_pods_of_others_use_their_nodes_from_binding_to_end() -> None:

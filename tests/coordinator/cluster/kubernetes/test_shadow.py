@@ -9,7 +9,7 @@ from coordinator.cluster.kubernetes.shadow.record import HEAD, ShadowRecord, tra
 from coordinator.cluster.kubernetes.shadow.writes import ShadowWrites
 from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.cluster.protocol import BindAnswer, BindRequests, Report
-from laboratory.workloads.trace import read_trace
+from laboratory.lab.trace import read_trace
 from tests.coordinator.cluster.kubernetes.events import admit, listed, pod, reports
 
 FACTS = ShadowFacts(queue=lambda jid: "research", why=lambda jid: "NoRoom: full")

@@ -15,6 +15,7 @@ from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import changes, path_of
 from laboratory.local_kubernetes.server_process import ServerProcess
 from tests.kubernetes.controllers import kai_binder
+from tests.kubernetes.driver.harness import until
 from tests.kubernetes.driver.kai.objects import GROUP, Json
 
 RESERVATIONS = "kai-resource-reservation"
@@ -46,7 +47,9 @@ class KaiBinder:
         """(pod, node, code of the answer) of each binding that was asked for, in order."""
         with self._log.open("rb") as log:
             log.seek(self._log_begin)
-            entries = [orjson.loads(line) for line in log if b'"binding"' in line]
+            # The last line may still be on its way.
+            lines = (line for line in log if b'"binding"' in line and line.endswith(b"\n"))
+            entries = [orjson.loads(line) for line in lines]
         return [
             (
                 entry["objectRef"]["name"],
@@ -56,9 +59,17 @@ class KaiBinder:
             for entry in entries
         ]
 
-    def bound(self) -> list[tuple[str, str]]:
-        """(pod, node) of each binding that the API server accepted, in order."""
-        return [(pod, node) for pod, node, code in self.attempts() if code == HTTPStatus.CREATED]
+    async def until_bound(self, count: int) -> list[tuple[str, str]]:
+        """(pod, node) of each binding that the API server accepted, in order, once it has logged so
+        many: a pod is seen to be bound before the log has the answer to its binding."""
+
+        def accepted() -> list[tuple[str, str]] | None:
+            attempts = self.attempts()
+            bound = [(pod, node) for pod, node, code in attempts if code == HTTPStatus.CREATED]
+            return bound if len(bound) >= count else None
+
+        bound: list[tuple[str, str]] = await until(accepted)
+        return bound
 
     async def reservations(self) -> list[Json]:
         items: list[Json] = (await self._client.get(_PODS))["items"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from coordinator.bind.quarantine import REFUSALS
@@ -37,8 +39,8 @@ async def test_a_pod_is_bound_by_the_binder_and_runs(
     [created] = await cluster.create(kai_pod("a"))
     assert await quadrant.until_bound("a") == {"a": "n1"}
     await until(lambda: quadrant.states()["bound"] == 1)
-    assert binder.bound() == [("a", "n1")]
-    request = (await requests(cluster))["a"]
+    assert await binder.until_bound(1) == [("a", "n1")]
+    request = await until(partial(_succeeded, cluster, "a"))
     assert request["spec"] == {
         "podName": "a",
         "selectedNode": "n1",
@@ -53,7 +55,6 @@ async def test_a_pod_is_bound_by_the_binder_and_runs(
     assert meta["ownerReferences"] == [owner]
     ledger, epoch, entry = meta["annotations"][STATEMENT].split("/")
     assert ledger and epoch.startswith("1:") and entry
-    assert phase(request) == "Succeeded"
     await cluster.patch(f"{PODS}/a/status", {"status": started()}, form=STRATEGIC_PATCH)
     await until(lambda: quadrant.states()["running"] == 1)
 
@@ -126,7 +127,7 @@ async def test_a_failure_after_which_the_binder_tries_again_is_not_the_end(
     await cluster.patch(f"{REQUESTS}/a", {"spec": {"backoffLimit": limit}})
     binder.resume()
     assert await quadrant.until_bound("a") == {"a": "n1"}
-    assert (busy.met, binder.bound()) == (1, [("a", "n1")])
+    assert (busy.met, await binder.until_bound(1)) == (1, [("a", "n1")])
     counts = binder_of(quadrant).counts
     assert (counts.written, counts.failed) == (1, 0), "one request, which was never taken back"
 
@@ -201,14 +202,15 @@ async def test_a_pod_of_the_same_name_gets_a_request_of_its_own(
 
 
 async def test_the_request_of_a_pod_that_goes_before_it_is_bound_goes_at_once(
-    quadrant: Followed, cluster: ApiClient, binder: KaiBinder
+    quadrant: Followed, cluster: ApiClient, binder: KaiBinder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The binder would bind the next pod of the name by it."""
+    """The binder would bind the next pod of the name by it. It is not deleted as a stray."""
+    monkeypatch.setattr(strays, "STRAY_SECONDS", 3600.0)
     binder.pause()
     await cluster.create(node("n1"), kai_pod("a"))
     await until(lambda: _written(cluster, 1))
     await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")
-    await until(lambda: _gone(cluster, "a"), within=strays.STRAY_SECONDS / 2)
+    await until(lambda: _gone(cluster, "a"))
 
 
 async def test_requests_of_pods_that_went_are_deleted(
@@ -227,6 +229,12 @@ async def test_requests_of_pods_that_went_are_deleted(
 async def _written(cluster: ApiClient, count: int) -> dict[str, Json] | None:
     requests_now = await requests(cluster)
     return requests_now if len(requests_now) == count else None
+
+
+async def _succeeded(cluster: ApiClient, pod: str) -> Json | None:
+    """The request, once the binder says that it is done: it does so after the binding."""
+    request = (await requests(cluster))[pod]
+    return request if phase(request) == "Succeeded" else None
 
 
 async def _selects(cluster: ApiClient, pod: str, node: str) -> bool:

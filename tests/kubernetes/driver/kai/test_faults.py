@@ -46,7 +46,8 @@ async def test_a_request_without_an_answer_is_looked_up_and_not_written_twice(
     await quadrant.until_bound(*NAMES)
     await until(lambda: quadrant.states()["bound"] == len(NAMES))
     assert (lost.met, unheard.met) == (2, 2)
-    assert sorted(pod for pod, _ in binder.bound()) == list(NAMES), "each was asked for once"
+    bound = await binder.until_bound(len(NAMES))
+    assert sorted(pod for pod, _ in bound) == list(NAMES), "each was asked for once"
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])

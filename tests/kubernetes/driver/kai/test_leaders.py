@@ -108,7 +108,7 @@ async def test_a_deposed_leaders_request_is_found_out_and_withdrawn(
     await until(lambda: _selects(cluster, "a", ours))
     binder.resume()
     assert await quadrant.until_bound("a") == {"a": ours}
-    assert binder.bound() == [("a", ours)]
+    assert await binder.until_bound(1) == [("a", ours)]
 
 
 async def test_a_request_that_kais_scheduler_left_is_its_binders_to_do(

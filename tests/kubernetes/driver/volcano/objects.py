@@ -13,7 +13,7 @@ import yaml
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.kubelets import DURATION, changes
-from tests.builders.objects import queue
+from tests.builders.objects import kube_object, queue
 
 Json = dict[str, Any]
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
@@ -68,6 +68,15 @@ def lasting(job: Json, seconds: float) -> Json:
         metadata = task["template"].setdefault("metadata", {})
         metadata.setdefault("annotations", {})[DURATION] = str(seconds)
     return job
+
+
+def command(name: str, action: str, target: Json) -> Json:
+    """A Command of Volcano's to a Job or a Queue."""
+    reference = {"apiVersion": target["apiVersion"], "kind": target["kind"], "controller": True}
+    reference |= {key: target["metadata"][key] for key in ("name", "uid")}
+    item = kube_object("bus.volcano.sh/v1alpha1", "Command", name, action=action, target=reference)
+    item["metadata"]["ownerReferences"] = [reference]
+    return item
 
 
 class GroupPhases:

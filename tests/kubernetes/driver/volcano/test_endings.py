@@ -20,6 +20,7 @@ from tests.kubernetes.driver.volcano.objects import (
     JOBS,
     PODS,
     Json,
+    command,
     phase,
     until_ended,
     with_defaults,
@@ -123,15 +124,6 @@ async def test_the_jobs_of_a_flow_run_one_after_the_other(
         await until(lambda: _flow_is(cluster, "Succeed"))
         ends = {item["metadata"]["name"]: phase(item) for item in await _items(cluster, JOBS)}
     assert ends == {"ab-a": DONE, "ab-b": DONE}
-
-
-def command(name: str, action: str, target: Json) -> Json:
-    """A Command of Volcano's to a Job."""
-    reference = {"apiVersion": target["apiVersion"], "kind": "Job", "controller": True}
-    reference |= {key: target["metadata"][key] for key in ("name", "uid")}
-    item = kube_object("bus.volcano.sh/v1alpha1", "Command", name, action=action, target=reference)
-    item["metadata"]["ownerReferences"] = [reference]
-    return item
 
 
 async def _items(cluster: ApiClient, path: str) -> list[Json]:

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.kubelets import DURATION
 from tests.kubernetes.driver.harness import Followed, until
 from tests.kubernetes.driver.volcano.conftest import ROOM, VolcanoSurroundings
 from tests.kubernetes.driver.volcano.objects import (
@@ -67,9 +68,9 @@ async def test_a_job_waits_for_its_admission_and_its_podgroup_has_each_phase_bef
     volcanos: VolcanoSurroundings,
     quadrant: AbstractAsyncContextManager[Followed],
 ) -> None:
-    """It needs a third node. Its queue says what it has, while it has it. Volcano deletes the
-    PodGroup of a Job that has ended."""
-    large = lasting(examples()["plain"], 6.0)
+    """It needs a third node. Its queue says what it has, while it has it: its pods end once that
+    was seen. Volcano deletes the PodGroup of a Job that has ended."""
+    large = examples()["plain"]
     [task] = large["spec"]["tasks"]
     task["replicas"] = task["minAvailable"] = large["spec"]["minAvailable"] = 3
     task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "14"
@@ -79,6 +80,10 @@ async def test_a_job_waits_for_its_admission_and_its_podgroup_has_each_phase_bef
         assert (await cluster.get(PODS))["items"] == []
         await volcanos.kubelets.join(["n3"], ROOM)
         await until(lambda: _allocated(cluster, "42"))
+        await until(lambda: "Running" in volcanos.phases.of("plain"))
+        for pod in await until(lambda: _items(cluster, PODS, 3)):
+            ends = {"metadata": {"annotations": {DURATION: "0.5"}}}
+            await cluster.patch(f"{PODS}/{pod['metadata']['name']}", ends)
         assert await until_ended(cluster, ["plain"], 90.0) == {"plain": DONE}
         assert volcanos.phases.of("plain")[:3] == ["Pending", "Inqueue", "Running"]
         await until(lambda: _count(cluster, GROUPS, 0))

@@ -287,7 +287,7 @@ KILLERS = {
     "evict: owner[1] ~= run[2] -> false": "the_victims_job_is_read-0",
     "evict: owner[3] ~= 0 -> false": "the_victims_job_is_read-0",
     "evict: not may_go(rec, run, run[6][i]) -> false": "one_of_two_statements_gets_a_victim-0",
-    "evict: rec[7 + 3 * group] > rest and lacks(rec, group) -> false": (
+    "evict: rec[7 + 3 * group] > rest and (whole or lacks(rec, group)) -> false": (
         "a_gang_keeps_its_minimum_or_goes_whole-0"
     ),
     "evict: group -> false": "a_gang_keeps_its_minimum_or_goes_whole-0",

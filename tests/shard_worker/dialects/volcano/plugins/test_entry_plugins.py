@@ -97,6 +97,12 @@ def test_in_use_amounts_agree_between_order_and_worker() -> None:
     assert in_use(world) == in_use(ClusterInfo(total=total, free=free))
 
 
+def test_the_order_counts_what_pods_of_others_use_as_a_session_does() -> None:
+    """Their amounts are in a session's columns, and beside the order's own books."""
+    info = ClusterInfo(total={CPU: 8000}, free={CPU: 7000}, foreign_sums={CPU: 6000})
+    assert in_use(info) == {CPU: 7000}
+
+
 # --- sla ------------------------------------------------------------------------------------------
 
 ANNOTATION = "volcano.sh/sla-waiting-time"
