@@ -15,7 +15,7 @@ import pytest
 from coordinator.supervisor.supervisor import COORDINATOR, Supervisor
 from laboratory.checker.check import check
 from laboratory.workloads.bulk_client import BulkClient, BulkError
-from shared.settings.settings import load_settings
+from shared.settings.settings import Settings, load_settings
 from tests.builders.objects import a_list
 from tests.end_to_end.one_process.test_kai_evictions import MOVING, at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single
@@ -23,10 +23,11 @@ from tests.end_to_end.one_process.test_kai_order import leaf, single
 pytestmark = pytest.mark.all
 
 WITHIN = 120.0
-GRACE = 4.0
-"""Seconds until a pod that is evicted has left: a worker or a coordinator dies meanwhile."""
-LEASE = 8.0
-"""Seconds: the pod has left when the next coordinator leads."""
+GRACES = 4.0, 15.0, 45.0
+"""Seconds until a pod that is evicted has left: a worker or a coordinator dies meanwhile. Where the
+machine stood still for so long, the pod was back before; then the next one is tried."""
+LEASES = 2
+"""A leadership lasts for so many graces: the pod has left when the next coordinator leads."""
 PODS = "/api/v1/namespaces/ns/pods"
 
 
@@ -96,21 +97,32 @@ async def in_pieces(pods: WatchedPods) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("killed", ["the coordinator", "every worker"])
 async def test_a_moving_pod_keeps_its_promised_place(
     short_dir: Path, tmp_path: Path, killed: str
 ) -> None:
     policy = tmp_path / "kai.yaml"
     policy.write_text(MOVING)
-    settings = load_settings(
-        run_dir=short_dir,
-        shards=2,
-        policy=str(policy),
-        grace=GRACE,
-        standby=killed == "the coordinator",
-        coordinator_lease_seconds=LEASE,
-    )
+    for number, grace in enumerate(GRACES):
+        settings = load_settings(
+            run_dir=short_dir / str(number),
+            shards=2,
+            policy=str(policy),
+            grace=grace,
+            standby=killed == "the coordinator",
+            coordinator_lease_seconds=LEASES * grace,
+        )
+        killed_at = await kill_the_mover(settings, killed)
+        report = check(settings.history)
+        assert not report.violations, report.violations
+        if min(binds_after_the_eviction(settings.history)) > killed_at:
+            return
+    raise AssertionError("it was killed too late")
+
+
+async def kill_the_mover(settings: Settings, killed: str) -> float:
+    """When it was killed. The pods run where they are expected then."""
     async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
         pods = WatchedPods(api)
         here, there = await in_pieces(pods)
@@ -125,9 +137,7 @@ async def test_a_moving_pod_keeps_its_promised_place(
         after = await pods.until_running("x", "whole")
         assert (after["whole"], after["x"]) == (here, there)
         assert "rival" not in after
-    report = check(settings.history)
-    assert not report.violations, report.violations
-    assert min(binds_after_the_eviction(settings.history)) > killed_at, "it came too late"
+    return killed_at
 
 
 def binds_after_the_eviction(history: Path) -> list[float]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from coordinator.supervisor.supervisor import COORDINATOR, RAY, STOP_SECONDS
+from coordinator.supervisor.supervisor import COORDINATOR, RAY
 from shared.messages.messages import Verdict
 from tests.examples import examples
 from tests.laboratory.chaos.stack import (
@@ -33,6 +33,8 @@ pytestmark = [
 ]
 
 DEADLINE_SECONDS = 2.0
+END_SECONDS = 40.0
+"""In quiet it ends in one; Ray answers or gives up after 60."""
 MORE_SEEDS = range(50, 70, 2)
 """Of workers that are killed upon a commit, and not frozen before."""
 
@@ -176,7 +178,7 @@ async def test_death_of_the_ray_head_neither_loses_work_nor_holds_up_the_end(sta
     await stack.until(lambda status: not any(shard["up"] for shard in status["shards"]))
     blow = strike(stack.supervisor.pids()[COORDINATOR], signal.SIGTERM)
     while COORDINATOR in stack.supervisor.pids():
-        assert time.time() - blow < STOP_SECONDS[COORDINATOR] - 2.0
+        assert time.time() - blow < END_SECONDS, "it waits for the Ray head"
         await asyncio.sleep(0.05)
     stack.supervisor.kill(COORDINATOR)  # has ended, as it should: no fault
     await stack.supervisor.restart(RAY)
