@@ -3,7 +3,8 @@
 ``sh`` is run, all of a page in order (``exit=N``: it ends so); ``sh keeps`` is a server that runs
 until the page ends; ``sh needs=...`` wants more than a machine with Python: ``needs=kubectl`` runs
 where there is one, the others are not run, but what they name has to exist. ``text`` is shown;
-``text output`` is what the block before it prints, line by line with other lines between.
+``text output`` is what the block before it prints, line by line with other lines between;
+``text output=unordered`` in whatever order.
 Any other language with ``title=NAME`` is a file of that name.
 """
 
@@ -67,7 +68,9 @@ def mistakes(block: Block) -> list[str]:
             needs = block.options.get("needs", "kubectl")
             return [] if needs in NEEDS else [f"{block.place}: needs={needs} is not known"]
         case "text", given if given <= {"output"}:
-            return []
+            order = block.options.get("output", "")
+            known = order in ("", "unordered")
+            return [] if known else [f"{block.place}: output={order} is not known"]
         case (("yaml" | "csv" | "python" | "toml"), given) if given == {"title"}:
             return []
     return [f"{block.place}: nobody knows what to do with this block"]
