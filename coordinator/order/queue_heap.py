@@ -15,12 +15,12 @@ QueueKey = tuple[tuple[float, ...], str]
 
 class QueueHeap:
     def __init__(self, qids: Iterable[int], key: Callable[[int], QueueKey]) -> None:
-        """``key``: of a queue by its id; the same until :meth:`changed`."""
+        """``key``: of a queue by its id; the same until :meth:`changed`. Nobody asks for it while
+        there is one queue alone."""
         self._key = key
-        self._keys = {qid: key(qid) for qid in qids}
-        self._heap = [(key, qid) for qid, key in self._keys.items()]
-        heapq.heapify(self._heap)
-        self._changed: set[int] = set()
+        self._keys: dict[int, QueueKey | None] = dict.fromkeys(qids)
+        self._heap: list[tuple[QueueKey, int]] = []
+        self._changed = set(self._keys)
 
     def changed(self, qid: int) -> None:
         """Note that a queue is new, or may have another key."""
@@ -44,3 +44,4 @@ class QueueHeap:
     def remove(self, qid: int) -> None:
         """Leave a queue out until it changes."""
         del self._keys[qid]
+        self._changed.discard(qid)

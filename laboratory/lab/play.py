@@ -24,10 +24,11 @@ from coordinator.order.order import Order
 from laboratory.lab.cluster import Cluster
 from laboratory.lab.objects import Item, jobs, queue_names, setup
 from laboratory.lab.pod_record import PodRecord, PodRuns
-from laboratory.lab.policies import NamedPolicy
+from laboratory.lab.policies import named
 from laboratory.lab.receipts.wait_watch import LOOK_SECONDS, WaitWatch
 from laboratory.lab.receipts.week_receipts import JobTimes, week_receipts
 from laboratory.lab.week import Week, WeekError
+from laboratory.simulation.intervals import FAULTLESS
 from laboratory.simulation.policy_file import SeededPolicies
 from laboratory.simulation.run import Simulation
 from laboratory.simulation.virtual_time import CALM, Network
@@ -137,7 +138,7 @@ def run(
 def _policy(policy: Policy | Path | str | None) -> Policy:
     if isinstance(policy, Policy):
         return policy
-    return (NamedPolicy() if policy is None else NamedPolicy.read(policy)).parse()
+    return named(policy).parse()
 
 
 def play(
@@ -226,6 +227,7 @@ def _simulation(policy: Policy, settings: RunSettings, record: PodRecord) -> Sim
         seed=settings.seed,
         network=network,
         notes=record,
+        intervals=FAULTLESS,
         audits=False,  # a proof of the ledger's scripts, which a tenth of the time would go to
     )
 

@@ -41,3 +41,8 @@ class NamedPolicy:
         except PolicyError as error:
             lines = str(error).split("\n")
             raise WeekError("\n".join(f"policy {self.name}: {line}" for line in lines)) from None
+
+
+def named(policy: Path | str | None) -> NamedPolicy:
+    """The policy of a file; None: the default. Raises :class:`WeekError`."""
+    return NamedPolicy() if policy is None else NamedPolicy.read(policy)

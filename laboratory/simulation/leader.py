@@ -21,6 +21,7 @@ from coordinator.service.leadership.lease_keeper import LeaseKeeper
 from coordinator.service.leadership.standby import Standby
 from coordinator.service.pod_evictor import EVICTOR
 from laboratory.simulation.bold_evictor import SIMULATED
+from laboratory.simulation.intervals import Intervals
 from laboratory.simulation.ledger_audit import SimulatedAudit
 from laboratory.simulation.policy_file import PolicyLook, SeededPolicies
 from laboratory.simulation.process import Alarm, Process, RepeatedCall, Thread
@@ -29,7 +30,7 @@ from laboratory.simulation.remote_ledger import RemoteLedger
 from laboratory.simulation.service_edges import INTAKE, ServiceEdges, Wanted
 from laboratory.simulation.virtual_loop import virtual_loop
 from laboratory.simulation.virtual_time import Event, Place, Timeline
-from laboratory.simulation.worker import SHARD_LEASE_SECONDS, SeededWorkerConfig
+from laboratory.simulation.worker import SeededWorkerConfig
 from laboratory.simulation.workers import SimulatedShards
 from shared.codec.packed import replace
 from shared.ledger.errors import Deposed, LedgerBehind
@@ -61,6 +62,7 @@ class Environment:
     cluster: ClusterProcess
     workers: SeededWorkerConfig
     policies: SeededPolicies
+    intervals: Intervals
     acknowledged: Callable[[list[int]], None]
     """Users are told that these jobs are stored."""
     binds_volumes: bool = True
@@ -108,6 +110,7 @@ class CoordinatorIncarnation:
             process=process,
             ledger=world.ledger,
             committed=self._committed,
+            lease=world.intervals.worker_lease,
         )
         self.holder = holder
         self._remote = RemoteLedger(process, world.ledger)
@@ -118,7 +121,7 @@ class CoordinatorIncarnation:
             self._remote,
             self._intake,
             core,
-            lease=LEASE_SECONDS,
+            lease=world.intervals.leader_lease,
             holder=holder,
             recount=partial(recount, world.ledger),
             clock=self._loop.time,
@@ -159,8 +162,9 @@ class CoordinatorIncarnation:
             intake = await ledger.claim(INTAKE, leader=epoch)
             evicts = self._world.evicts
             evictor = await ledger.claim(EVICTOR, leader=epoch) if evicts else None
+            lease = self._world.intervals.worker_lease
             for shard in self.core.dispatcher.shards:
-                await ledger.claim(str(shard), leader=epoch, lease=SHARD_LEASE_SECONDS)
+                await ledger.claim(str(shard), leader=epoch, lease=lease)
             await self._standby.take_up(epoch)
             await self._standby.catch_up()
             await self._standby.finish()
@@ -194,6 +198,7 @@ class CoordinatorIncarnation:
             binds_volumes=self._world.binds_volumes,
             evictor=evictor,
             happened=process.timeline.struck,
+            intervals=self._world.intervals,
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)
@@ -302,10 +307,6 @@ def settled(core: Coordinator) -> bool:
     jobs = core.status()["jobs"]
     going = core.leaving or core.order.departures.members
     return bool(jobs["finished"] == jobs["submitted"] and not going)
-
-
-LEASE_SECONDS = 0.4
-"""Seconds of the leader's lease. All times of a seeded run are a fifth of the defaults."""
 
 
 class KeeperTimers:

@@ -17,6 +17,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
 from coordinator.ledger_audit.findings import Finding
 from laboratory.simulation.history import Notes
+from laboratory.simulation.intervals import Intervals
 from laboratory.simulation.leader import CoordinatorIncarnation, Environment
 from laboratory.simulation.policy_file import SeededPolicies
 from laboratory.simulation.process import halt
@@ -80,6 +81,7 @@ class Simulation:
         binds_volumes: bool = True,
         evicts: bool = False,
         audits: bool = True,
+        intervals: Intervals | None = None,
         ask: Ask = ask_over_http,
         start: float = START,
     ) -> None:
@@ -111,6 +113,7 @@ class Simulation:
             binds_volumes=binds_volumes,
             evicts=evicts,
             audits=audits,
+            intervals=intervals or Intervals(),
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()

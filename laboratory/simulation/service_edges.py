@@ -34,13 +34,13 @@ from coordinator.service.metrics.probes import Probes
 from coordinator.service.pod_evictor import PodEvictor
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.worker_lifecycle import Workers, WorkerTimes
+from laboratory.simulation.intervals import Intervals
 from laboratory.simulation.ledger_audit import SimulatedAudit
 from laboratory.simulation.policy_file import LOOK_SECONDS, PolicyLook
 from laboratory.simulation.process import Process
 from laboratory.simulation.remote_ledger import RemoteLedger
 from laboratory.simulation.virtual_loop import VirtualLoop
 from laboratory.simulation.virtual_time import Event
-from laboratory.simulation.worker import SHARD_LEASE_SECONDS
 from laboratory.simulation.workers import SimulatedShards
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
@@ -50,12 +50,6 @@ from shared.messages.messages import HOLDING, Epoch, StatusItem
 from shared.policy.model import Policy
 
 INTAKE = "intake"
-
-RECONCILE_SECONDS = 0.5
-"""Interval of comparisons with the cluster. A difference found twice is repaired."""
-
-WORKER_TIMES = WorkerTimes(heartbeat=0.2, policy=LOOK_SECONDS, lease=SHARD_LEASE_SECONDS)
-"""Three heartbeats within a lease, which each of them renews: an idle worker keeps it."""
 
 SWEEP_SECONDS = 0.5
 """Interval of comparing nominations in the ledger with those that jobs use."""
@@ -94,6 +88,7 @@ class ServiceEdges:
         binds_volumes: bool,
         evictor: Epoch | None,
         happened: Counter[str],
+        intervals: Intervals,
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
         news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
@@ -109,6 +104,7 @@ class ServiceEdges:
         self._process = process
         self._policy = policy
         self._loop = loop
+        self._compares_books = intervals.compares_books
         self._users: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._group = asyncio.TaskGroup()
 
@@ -120,7 +116,9 @@ class ServiceEdges:
             policies=policy,
             probes=Probes(),
             kick=step,
-            times=WORKER_TIMES,
+            times=WorkerTimes(
+                heartbeat=intervals.heartbeat, policy=LOOK_SECONDS, lease=intervals.worker_lease
+            ),
             clock=self._loop.time,
             wall_clock=self._loop.time,
         )
@@ -187,7 +185,7 @@ class ServiceEdges:
             writer=self._writer,
             binding=self._binding,
             guard=guard,
-            every=RECONCILE_SECONDS,
+            every=intervals.reconcile,
             kick=step,
         )
         self._draining: Draining | None = None
@@ -233,9 +231,10 @@ class ServiceEdges:
             binding.bind_forever(),
             binding.report_forever(),
             reconciling.run_forever(),
-            reconciling.audit_forever(),
         ):
             self._group.create_task(loop)
+        if self._compares_books:
+            self._group.create_task(reconciling.audit_forever())
         if (policies := self._job_policies) is not None:
             policies.restored(self._intake.documents.values())
             self._group.create_task(policies.run(self._writer, self._restarts.begin_anew))

@@ -27,9 +27,6 @@ from shared.policy.model import Policy
 
 T = TypeVar("T")
 
-SHARD_LEASE_SECONDS = 0.6
-"""A fifth of the default, as all times of a seeded run are."""
-
 NOMINATION_SECONDS = 10.0
 
 EVERYTHING = 1_000_000

@@ -11,7 +11,6 @@ from laboratory.simulation.process import Process, Reply, halt
 from laboratory.simulation.virtual_time import ECHO_SECONDS, Event
 from laboratory.simulation.worker import (
     NOMINATION_SECONDS,
-    SHARD_LEASE_SECONDS,
     SeededWorkerConfig,
     SimulatedWorker,
 )
@@ -48,9 +47,11 @@ class SimulatedShards:
         process: Process,
         ledger: MemoryLedger,
         committed: Event,
+        lease: float,
     ) -> None:
         """``policy``: that of a new worker; ``process``: the coordinator, which workers may
-        outlive; ``committed``: there may be something to bind."""
+        outlive; ``committed``: there may be something to bind; ``lease``: that of a worker, in
+        seconds."""
         self.workers: dict[int, SimulatedWorker] = {}
         self._newest: dict[int, SimulatedWorker] = {}
         """Shard -> the worker that was started last, up or not."""
@@ -60,6 +61,7 @@ class SimulatedShards:
         self._timeline = process.timeline
         self._ledger = ledger
         self._committed = committed
+        self._lease = lease
 
     async def inherit(self, shards: int) -> None:
         """There is nothing to reuse: here every worker is a new process."""
@@ -77,7 +79,7 @@ class SimulatedShards:
             policy=policy,
             access=Access(""),
             nomination_seconds=NOMINATION_SECONDS,
-            lease_seconds=SHARD_LEASE_SECONDS,
+            lease_seconds=self._lease,
         )
 
     # --- life and death -----------------------------------------------------------------------

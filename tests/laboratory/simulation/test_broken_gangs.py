@@ -6,11 +6,13 @@ import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.jobs.gang_repair import REPAIR_SECONDS
+from laboratory.simulation.intervals import Intervals
 from laboratory.simulation.scenario import Fault, FaultKind
-from laboratory.simulation.service_edges import RECONCILE_SECONDS
 from shared.messages.messages import HOLDING, TaskState
 from shared.policy.volcano import DEFAULT_POLICY
 from tests.laboratory.simulation.contending import Run, job
+
+RECONCILE_SECONDS = Intervals().reconcile
 
 LOSS = 1.0
 """When two members vanish, in seconds after the start; the gang of four runs by then."""

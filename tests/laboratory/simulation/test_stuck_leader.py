@@ -6,13 +6,13 @@ import pytest
 
 from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import play
-from laboratory.simulation.leader import LEASE_SECONDS
+from laboratory.simulation.intervals import Intervals
 from laboratory.simulation.scenario import Fault, FaultKind
 from laboratory.simulation.virtual_time import CALM
 from shared.codec.packed import replace
 from shared.ledger.lease import SILENT_LEASES
 
-BOUND = SILENT_LEASES * LEASE_SECONDS
+BOUND = SILENT_LEASES * Intervals().leader_lease
 
 
 @pytest.mark.parametrize(
