@@ -45,7 +45,7 @@ class MeasureGuard:
         try:
             measure_of(form[1])
         except KeyError:
-            raise _unknown(form[1], list(BY_NAME)) from None
+            raise unknown_value(form[1], list(BY_NAME)) from None
         number = float(form[4]) / (100.0 if form[5] else 1.0)
         bound = -number if form[3] == "-" else number
         return cls(text.strip(), form[1], form[2] == "<=", bound, relative=bool(form[3]))
@@ -61,10 +61,10 @@ class MeasureGuard:
         return f"{self.text}: {comparison.variant} has {figure(self.name, value)}{baseline}"
 
 
-def _unknown(name: str, names: Sequence[str]) -> WeekError:
+def unknown_value(name: str, names: Sequence[str], *, option: str = "--guard") -> WeekError:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    return WeekError(f"--guard: there is no value {name}; {hint}there are: {', '.join(names)}")
+    return WeekError(f"{option}: there is no value {name}; {hint}there are: {', '.join(names)}")
 
 
 def check_guards(guards: Sequence[MeasureGuard], week: Week, variants: int) -> None:
@@ -73,12 +73,18 @@ def check_guards(guards: Sequence[MeasureGuard], week: Week, variants: int) -> N
     names = [*_names_of_every_week(), *labelled_names(week)] if guards else []
     for guard in guards:
         if guard.name not in names:
-            raise _unknown(guard.name, names)
+            raise unknown_value(guard.name, names)
         if guard.relative and variants < 2:
             raise WeekError(
                 f"--guard: {guard.text!r} compares with the first policy, and there is no other; "
                 "name one more --policy, or a bound without a sign"
             )
+
+
+def check_value(name: str, week: Week) -> None:
+    """Raises :class:`WeekError` if runs of the week have no such value."""
+    if name not in (names := [*_names_of_every_week(), *labelled_names(week)]):
+        raise unknown_value(name, names, option="--search-by")
 
 
 def _names_of_every_week() -> list[str]:

@@ -49,6 +49,7 @@ def report(body: Body) -> str:
         f"<h1>{escape(title)}</h1>",
         _configuration(body),
         f"<pre>{escape(again)}</pre>{_copy(again)}",
+        _search(body),
         _overview(body, again),
         *(
             _series(body, name, heading, again, percent=percent)
@@ -76,6 +77,25 @@ def _configuration(body: Body) -> str:
         f"{settings['mode']}, speedup {settings['speedup']:g}, seeds {seeds}.{left_out}</p>"
         f'<p class="soft">quadrant {escape(body["quadrant"])}, week {week["digest"][:12]}. Values '
         "are means over the seeds with 95% confidence intervals.</p>"
+    )
+
+
+def _search(body: Body) -> str:
+    if (search := body.get("search")) is None:
+        return ""
+    rows = [
+        [
+            _th("as it is" if one["value"] is None else f"{one['value']:g}"),
+            f"<td>{figure(search['measure'], one['mean'])}</td>",
+        ]
+        for one in search["tried"]
+    ]
+    caption, argument = "Values tried", escape(search["argument"])
+    return (
+        f"<h2>{caption}</h2><p>{argument} = {search['chosen']:g} had the best "
+        f"{escape(search['measure'])} on the first {search['jobs']:,} jobs. All other values of "
+        "this page are those of the other jobs, which had no part in the choice.</p>"
+        f"{_table(caption, [search['argument'], search['measure']], rows)}"
     )
 
 

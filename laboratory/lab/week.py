@@ -141,6 +141,10 @@ class Week:
         """The first jobs by submission."""
         return self._select(np.arange(min(jobs, len(self))))
 
+    def tail(self, jobs: int) -> Week:
+        """The others: all but the first jobs by submission."""
+        return self._select(np.arange(min(jobs, len(self)), len(self)))
+
     def without(self, out: NDArray[np.bool_], reason: str) -> Week:
         """The other jobs; those left out are counted under the reason."""
         left = self._select(np.flatnonzero(~out))
@@ -213,6 +217,8 @@ class WeekSource:
     """Cells without a value, beside the usual ones."""
     first: int | None = None
     """Number of jobs to keep, by submission."""
+    skip: int = 0
+    """Number of jobs to leave out of those, by submission."""
 
     def read(self, path: Path) -> Week:
         """Raises :class:`WeekError`."""
@@ -228,7 +234,8 @@ class WeekSource:
                 week = _read_swf(path)
         except TableError as error:
             raise WeekError(str(error)) from None
-        return week if self.first is None else week.head(self.first)
+        week = week if self.first is None else week.head(self.first)
+        return week.tail(self.skip) if self.skip else week
 
 
 _NUMERIC = frozenset({"submit", "duration", "gpus", "pods", "cpu", "memory", "priority"})

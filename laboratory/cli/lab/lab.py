@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +19,10 @@ from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE
 if TYPE_CHECKING:
     from laboratory.lab.cluster import Cluster
     from laboratory.lab.experiment import Experiment, SeedRun
-    from laboratory.lab.week import WeekSource
+    from laboratory.lab.guard import MeasureGuard
+    from laboratory.lab.play import RunSettings
+    from laboratory.lab.questions.search import SearchResult
+    from laboratory.lab.week import Week, WeekSource
 
 
 def lab(
@@ -112,6 +117,25 @@ def lab(
             "'wait.p99{queue=prod} <= +5%' against the first, or 'sor >= 80%'",
         ),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search",
+            metavar="PLUGIN.ARGUMENT=LOW..HIGH",
+            help="Choose the value of an argument (binpack.weight=1..10) on the first half of the "
+            "jobs, and compare it with the policy as it is on the others",
+        ),
+    ] = None,
+    search_by: Annotated[
+        str, typer.Option("--search-by", metavar="VALUE", help="The value that --search improves")
+    ] = "jct.mean",
+    fewest_nodes: Annotated[
+        bool,
+        typer.Option(
+            "--fewest-nodes",
+            help="Find the fewest equal nodes that keep every --guard, by bisection from --nodes",
+        ),
+    ] = False,
     again: Annotated[
         Path | None,
         typer.Option(
@@ -153,14 +177,14 @@ def lab(
 
       quadrant lab week.csv --columns 'submit=ts ms,duration=end-start'
 
+      quadrant lab week.csv --policy now.yaml --search binpack.weight=1..10
+
+      quadrant lab week.csv --guard 'wait.p99 <= 3600' --fewest-nodes
+
       quadrant lab week.csv --again summary.json
     """
-    from laboratory.lab.comparison import compare
-    from laboratory.lab.experiment import Experiment
-    from laboratory.lab.files import repeat, summary
-    from laboratory.lab.guard import MeasureGuard, broken_guards, check_guards
-    from laboratory.lab.play import RunSettings, fitted
-    from laboratory.lab.policies import NamedPolicy
+    from laboratory.lab.guard import MeasureGuard, check_guards
+    from laboratory.lab.play import RunSettings
     from laboratory.lab.week import WeekError, dropped_text
     from shared.codec.packed import replace
 
@@ -168,41 +192,101 @@ def lab(
         _check_out(out, week)
     elif receipts:
         raise CommandError("--receipts is written beside the report; add --out", code=EXIT_USAGE)
+    if search is not None or fewest_nodes:
+        _check_question(search, fewest_nodes=fewest_nodes, again=again, cluster=cluster, out=out)
+    found, workers = None, processes or os.cpu_count() or 1
     with as_command_errors(WeekError):
         guards = [MeasureGuard.parse(text) for text in guard or ()]
         if again is not None:
-            experiment = repeat(again, week)
+            experiment, read = _repeated(again, week)
         else:
-            source = _source(columns, separator, null, jobs)
-            read = source.read(week)
-            chosen = _cluster(cluster, nodes, gpus_per_node, cores_per_node)
-            fit = fitted(read, chosen)
-            if not allow_dropped:
-                fit.check_dropped()
-            experiment = Experiment(
-                week=fit,
-                source=source,
-                cluster=chosen,
-                policies=tuple(map(NamedPolicy.read, policy or ())) or (NamedPolicy(),),
+            experiment, read = _experiment(
+                week,
+                _source(columns, separator, null, jobs),
+                _cluster(cluster, nodes, gpus_per_node, cores_per_node),
+                policy or (),
                 shards=_numbers(shards, "--shards", 256),
                 seeds=_numbers(seeds, "--seeds", 2**31),
                 settings=RunSettings(mode=mode.value, speedup=speedup, backlog=backlog),
+                allow_dropped=allow_dropped,
             )
         experiment = replace(experiment, settings=replace(experiment.settings, receipts=receipts))
-        check_guards(guards, experiment.week, len(experiment.variants))
+        if fewest_nodes:
+            from laboratory.cli.lab.lab_questions import answer_fewest_nodes
+
+            answer_fewest_nodes(experiment, read, guard or (), processes=workers, output=output)
+            return
+        check_guards(guards, experiment.week, 2 if search else len(experiment.variants))
         if lost := dropped_text(experiment.week.dropped):
             sys.stderr.write(f"{week}: left out {lost}, of {experiment.week.rows:,} rows\n")
-        runs = _play(experiment, processes or os.cpu_count() or 1)
+        if search is not None:
+            found = _search(experiment, read, search, by=search_by, processes=workers)
+            experiment, runs = found.held_out, found.runs
+        else:
+            runs = _play(experiment, workers)
+    _tell(experiment, runs, found, guards, out=out, output=output)
+
+
+def _repeated(again: Path, file: Path) -> tuple[Experiment, Week]:
+    from laboratory.lab.files import repeat
+
+    experiment = repeat(again, file)
+    return experiment, experiment.week
+
+
+def _experiment(
+    file: Path,
+    source: WeekSource,
+    cluster: Cluster,
+    policies: Sequence[Path],
+    *,
+    shards: tuple[int, ...],
+    seeds: tuple[int, ...],
+    settings: RunSettings,
+    allow_dropped: bool,
+) -> tuple[Experiment, Week]:
+    """The experiment, and the week as it was read. Raises :class:`WeekError`."""
+    from laboratory.lab.experiment import Experiment
+    from laboratory.lab.play import fitted
+    from laboratory.lab.policies import NamedPolicy
+
+    read = source.read(file)
+    fit = fitted(read, cluster)
+    if not allow_dropped:
+        fit.check_dropped()
+    chosen = tuple(map(NamedPolicy.read, policies)) or (NamedPolicy(),)
+    return Experiment(fit, source, cluster, chosen, shards, seeds, settings), read
+
+
+def _tell(
+    experiment: Experiment,
+    runs: list[SeedRun],
+    found: SearchResult | None,
+    guards: Sequence[MeasureGuard],
+    *,
+    out: Path | None,
+    output: Output,
+) -> None:
+    """Write and print the comparison. Raises CommandError if a guard is broken."""
+    from laboratory.lab.comparison import compare
+    from laboratory.lab.files import summary
+    from laboratory.lab.guard import broken_guards
+
     compared = compare(experiment, runs)
     body = summary(experiment, runs, compared)
+    if found is not None:
+        body["search"] = found.as_json()
     if out is not None:
         _write(out, body, experiment, runs)
     match output:
         case Output.JSON:
             sys.stdout.write(json.dumps(body, separators=(",", ":")) + "\n")
         case Output.TABLE:
+            from laboratory.cli.lab.lab_questions import print_search
             from laboratory.cli.lab.lab_table import print_table
 
+            if found is not None:
+                print_search(found)
             print_table(experiment, compared)
     if broken := broken_guards(guards, compared):
         raise CommandError("\n".join(f"guard broken: {line}" for line in broken))
@@ -261,25 +345,74 @@ def _beside(out: Path) -> tuple[Path, Path, Path, Path]:
     return out, beside("jobs.csv"), beside("summary.json"), beside("receipts.jsonl")
 
 
-def _play(experiment: Experiment, processes: int) -> list[SeedRun]:
-    """All runs, with a bar where somebody looks."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+def _check_question(
+    search: str | None,
+    *,
+    fewest_nodes: bool,
+    again: Path | None,
+    cluster: Path | None,
+    out: Path | None,
+) -> None:
+    """Refuse options that do not go together."""
+    option = "--search" if search is not None else "--fewest-nodes"
+    if again is not None or (search is not None and fewest_nodes):
+        other = "--again" if again is not None else "--fewest-nodes"
+        raise CommandError(f"{option}: does not go with {other}; leave one out", code=EXIT_USAGE)
+    if fewest_nodes and (cluster is not None or out is not None):
+        other = "--cluster" if cluster is not None else "--out"
+        remedy = "give the shape of a node by --gpus-per-node and --cores-per-node"
+        if cluster is None:
+            remedy = "write the report of the number found with --nodes"
+        raise CommandError(f"--fewest-nodes: does not go with {other}; {remedy}", code=EXIT_USAGE)
 
+
+def _search(
+    experiment: Experiment, week: Week, argument: str, *, by: str, processes: int
+) -> SearchResult:
+    from laboratory.cli.lab.lab_questions import check_search
+    from laboratory.lab.questions.search import search
+
+    check_search(experiment)
+    settings = experiment.settings
+    with _bar(1) as progress:
+        return search(
+            week,
+            experiment.cluster,
+            argument,
+            policy=experiment.policies[0],
+            measure=by,
+            seeds=experiment.seeds,
+            shards=experiment.shards[0],
+            source=experiment.source,
+            processes=processes,
+            progress=progress,
+            mode=settings.mode,
+            speedup=settings.speedup,
+            backlog=settings.backlog,
+            receipts=settings.receipts,
+        )
+
+
+def _play(experiment: Experiment, processes: int) -> list[SeedRun]:
     from laboratory.lab.experiment import play_all
 
+    with _bar(len(experiment.variants) * len(experiment.seeds)) as progress:
+        return play_all(experiment, processes=processes, progress=progress)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[float], None]]:
+    """A bar where somebody looks; yields what sets how much of ``total`` is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
-    columns = ("Playing", BarColumn(), MofNCompleteColumn(), "runs", TimeElapsedColumn())
-    total = len(experiment.variants) * len(experiment.seeds)
+    columns = ("Playing", BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as progress:
         bar = progress.add_task("Playing", total=total)
-        return play_all(
-            experiment,
-            processes=processes,
-            progress=lambda count: progress.update(bar, completed=count),
-        )
+        yield lambda count: progress.update(bar, completed=count)
 
 
 def _write(out: Path, body: dict[str, Any], experiment: Experiment, runs: list[SeedRun]) -> None:
