@@ -26,8 +26,7 @@ from tests.conftest import flush
 from tests.end_to_end.one_process.harness import Running, running, submit
 
 PATIENCE = 60.0
-AT_ONCE = 20.0
-"""Seconds in which an interrupted command has ended, on a machine that does much else."""
+"""Seconds, on a machine that does much else: nothing ends a command that follows but Ctrl-C."""
 
 
 async def _served(service: Running) -> None:
@@ -62,11 +61,9 @@ async def _interrupt(
     try:
         assert begun in await asyncio.to_thread(_read_until, end, begun)
         children = descendants(process.pid)
-        interrupted = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)
         async with asyncio.timeout(PATIENCE):
             _, error = await process.communicate()
-        assert time.monotonic() - interrupted < AT_ONCE
         assert (process.returncode, children) == (130, set()), error
         assert b"Traceback" not in error
         assert before is None or termios.tcgetattr(end) == before

@@ -67,6 +67,7 @@ def test_jobs_that_can_never_run_end_the_run_with_their_reason_and_its_history(
     assert f"The history is kept: {directory}/history.jsonl" in result.stdout + result.stderr
 
 
+@pytest.mark.all
 def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:
     out, _ = _run("bench", "basic", "--nodes", "20", "--pods", "100", "--shards", "2", "-o", "json")
     values = orjson.loads(out.splitlines()[-1])

@@ -27,6 +27,7 @@ from tests.laboratory.chaos.stack import (
 )
 
 pytestmark = [
+    pytest.mark.all,  # `test_chaos_kill` kills one of each role
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
     pytest.mark.timeout(400),
@@ -98,7 +99,6 @@ async def kill_a_worker(stack: Stack, seed: int) -> None:
     print(f"seed {seed}: {stack.times(victim, old['epoch'], killed)}")  # noqa: T201 - shown by pytest -s
 
 
-@pytest.mark.all
 async def test_some_of_them_died_between_a_commit_and_its_answer(stack: Stack) -> None:
     """At least one worker died between a commit and its answer, so the tests above covered that
     case. Whether a worker was quicker than its killer is chance: where all were, more die."""
@@ -112,7 +112,6 @@ async def test_some_of_them_died_between_a_commit_and_its_answer(stack: Stack) -
     raise AssertionError(f"each of {len(MORE_SEEDS)} more workers was quicker than its killer")
 
 
-@pytest.mark.all
 async def test_a_worker_paused_beyond_its_deadline_commits_nothing(
     stack: Stack,
 ) -> None:
@@ -150,7 +149,6 @@ async def test_sigkill_of_the_coordinator_loses_nothing(stack: Stack) -> None:
     await finishes_without_fault(stack)
 
 
-@pytest.mark.all
 async def test_the_coordinator_outlives_the_ray_head_and_joins_the_next_one(stack: Stack) -> None:
     """It knows all that the ledger has; only its workers are new."""
     await stack.submit(workload(250, random.Random(250)))
@@ -169,7 +167,6 @@ async def test_the_coordinator_outlives_the_ray_head_and_joins_the_next_one(stac
     await finishes_without_fault(stack)
 
 
-@pytest.mark.all
 async def test_death_of_the_ray_head_neither_loses_work_nor_holds_up_the_end(stack: Stack) -> None:
     """All workers die with it, and every question to it hangs."""
     await stack.submit(workload(300, random.Random(300)))

@@ -113,7 +113,7 @@ def test_a_check_that_hangs_is_told_and_holds_up_nobody() -> None:
     go_on = threading.Event()
 
     def hang(_: DoctorPlace) -> str:
-        go_on.wait(30.0)
+        go_on.wait(100.0)
         return ""
 
     started = time.monotonic()
@@ -130,7 +130,7 @@ def test_a_check_that_hangs_is_told_and_holds_up_nobody() -> None:
         DoctorVerdict.OK,
     ]
     assert "no answer within 0.2 s" in findings[0].found
-    assert time.monotonic() - started < 20.0
+    assert time.monotonic() - started < 60.0
 
 
 # --- the checks -----------------------------------------------------------------------------------
