@@ -85,7 +85,7 @@ def planned_turn(
     state = replace(state, job=_through_gates(state.job))
     with _spanning(core, state.job, classes):
         job, order = state.job, core.order
-        needs = bool(order.session.slow) or job.topology is not None or bool(job.sub_groups)
+        needs = bool(order.session.slow) or job.is_confined
         needs = needs or order.spanning.touches(job.jid)
         if needs or not all(
             order.session.fast(classes[role.cid], role.annotations + job.annotations)

@@ -161,7 +161,10 @@ def _changes(
 
 
 def _topologies(job: Job) -> list[tuple[str, Job]]:
-    """The job with domains one tier wider, and with soft topology."""
+    """The job with domains one tier wider, and with soft topology; or on nodes of any label."""
+    if job.topology_key:
+        wherever = f"without schedulingConstraints.topology (key {job.topology_key})"
+        return [(wherever, replace(job, topology_key=""))]
     rules = [job.topology, *(group.topology for group in job.sub_groups)]
     hard = [rule for rule in rules if rule is not None and rule.hard]
     if not hard:

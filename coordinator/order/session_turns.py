@@ -216,9 +216,9 @@ class Sessions(Repairs):
     def _likeness(self, state: JobState) -> Hashable:
         job = state.job
         marks, others = self._marks(job), self.spanning.likeness(job)
-        if others is None and job.topology is None and not job.sub_groups and not any(marks):
+        if others is None and not job.is_confined and not any(marks):
             return None  # most jobs
-        return job.topology, job.sub_groups, marks, others
+        return job.topology, job.sub_groups, job.topology_key, marks, others
 
     def _marks(self, job: Job) -> tuple[Pairs, ...]:
         """Labels and annotations that rules read, of the job and of each role; () where none has
@@ -240,7 +240,7 @@ class Sessions(Repairs):
         return any(any(whole(info, "reserved").values()) for info in (queue, *queue.above))
 
     def _is_slow(self, job: Job) -> bool:
-        if self._all_slow or job.topology is not None or job.sub_groups:
+        if self._all_slow or job.is_confined:
             return True
         for role in job.roles:
             if opens_gate(role):

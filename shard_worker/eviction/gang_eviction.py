@@ -26,7 +26,8 @@ from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.status import EVICTABLE, Status
 from shard_worker.session_model.workload import Amounts, add
 from shard_worker.topology.allocated_domains import asks_for_domains, recover, tree_of
-from shard_worker.view.hyper_tree import HyperDomain
+from shard_worker.topology.label_domains import is_confined, open_domains
+from shard_worker.view.hyper_tree import HyperDomain, HyperTree
 from shared.messages.reason import Reason
 
 if TYPE_CHECKING:
@@ -95,18 +96,24 @@ class GangSearch:
                 ssn.skip(job, Reason.TOPOLOGY_PLACEMENT_FAILED, tree.problem)
                 return False
             recover(job, tree)
-        for group in ssn.job_gradients(job, tree.root, self.purpose):
+        for group in self._gradients(tree):
             plans = [plan for domain in group if (plan := self._in_domain(domain)) is not None]
             if plans:
                 return self._keep(min(plans, key=lambda plan: plan.harm))
         if not job.unschedulable and job.job.jid not in ssn.skipped:
             word = (
                 Reason.TOPOLOGY_PLACEMENT_FAILED
-                if asks_for_domains(job)
+                if is_confined(job)
                 else Reason.NOT_ENOUGH_RESOURCES
             )
             ssn.skip(job, word, "no domain can be cleared far enough for the whole of it")
         return False
+
+    def _gradients(self, tree: HyperTree) -> list[list[HyperDomain]]:
+        job, world = self.job, self.ssn.world
+        if not job.job.topology_key:
+            return self.ssn.job_gradients(job, tree.root, self.purpose)
+        return [[HyperDomain(d.value, 1, d.rows) for d in open_domains(job, world)]]
 
     def _keep(self, plan: GangPlan) -> bool:
         self.statement.redo(plan.operations)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shard_worker.framework.statement import WorldStatement
     from shard_worker.placement.worksheet import SubSheet
     from shard_worker.session_model.job import SubJob, TaskInfo
-    from shard_worker.view.hyper_tree import HyperDomain, HyperTree
+    from shard_worker.view.hyper_tree import HyperTree
 
 
 @dataclass(slots=True)
@@ -54,15 +54,15 @@ class Filling:
         sheet: SubSheet,
         *,
         tree: HyperTree | None = None,
-        domain: HyperDomain | None = None,
+        within: Mask | None = None,
     ) -> None:
-        """``domain`` None: on any node. ``tree``: record the domains that the tasks reach."""
+        """``within`` None: on any node. ``tree``: record the domains that the tasks reach."""
         self.ssn = ssn
         self.statement = statement
         self.sheet = sheet
         self.sub = sheet.sub
         self.tree = None if self.sub.topology is None else tree
-        self.within = None if domain is None else _mask(ssn, domain)
+        self.within = within
         self.cache = ErrorCache(ssn, "allocate")
         self.found = FillResult()
 
@@ -164,12 +164,6 @@ class Filling:
     def _looked(self) -> int:
         exists = self.ssn.world.view.exists()
         return int((exists if self.within is None else exists & self.within).sum())
-
-
-def _mask(ssn: Session, domain: HyperDomain) -> Mask:
-    mask = np.zeros(ssn.world.size, np.bool_)
-    mask[domain.rows] = True
-    return mask
 
 
 def goes_on(sub: SubJob, failed: Iterable[str]) -> bool:

@@ -18,6 +18,7 @@ from shard_worker.framework.extension_points import PREDICATE
 from shard_worker.session_model.status import Status
 
 if TYPE_CHECKING:
+    from shard_worker.framework.rules import Mask
     from shard_worker.framework.session import Session
     from shard_worker.session_model.job import SessionJob, TaskInfo
     from shard_worker.view.hyper_tree import HyperDomain, HyperTree
@@ -44,23 +45,9 @@ class DomainRoom:
         """The number of tasks of this class that fit each domain, by domain index."""
         room = self._rooms.get(task.cid)
         if room is None:
-            room = self._rooms[task.cid] = self._tree.sums(self._per_row(task.cls))
+            per_row = room_per_row(self._ssn, task.cls, self._reach)
+            room = self._rooms[task.cid] = self._tree.sums(per_row)
         return room
-
-    def _per_row(self, cls: TaskClass) -> Ints:
-        world = self._ssn.world
-        # Static checks alone. Those that depend on neighbours change with every placement, and
-        # leaving one out only makes the bound larger (decision 0030).
-        passes = self._reach.copy()
-        for hook in self._ssn.rules(PREDICATE):
-            for _, mask in hook.fn(cls, world.view):
-                passes &= mask
-        room = np.full(world.size, np.iinfo(np.int32).max, np.int64)
-        for slot, amount in cls.requests:
-            np.minimum(room, world.future_idle(slot) // amount, out=room)
-        if cls.things:
-            np.minimum(room, world.view.things.counts(cls.things, world.size)[0], out=room)
-        return np.where(passes, np.maximum(room, 0), 0)
 
     def hopeless(
         self, domain: HyperDomain, alike: Alike, enough: Callable[[], bool], question: str = ""
@@ -91,6 +78,25 @@ class DomainRoom:
 
     def name(self, slot: int) -> str:
         return self._ssn.world.view.slot_name(slot)
+
+
+def room_per_row(ssn: Session, cls: TaskClass, reach: Mask, *, now: bool = False) -> Ints:
+    """How many tasks of the class fit each row, at most; none out of ``reach``. ``now``: without
+    the room of tasks that are leaving."""
+    world = ssn.world
+    # Static checks alone. Those that depend on neighbours change with every placement, and leaving
+    # one out only makes the bound larger (decision 0030).
+    passes = reach.copy()
+    for hook in ssn.rules(PREDICATE):
+        for _, mask in hook.fn(cls, world.view):
+            passes &= mask
+    room = np.full(world.size, np.iinfo(np.int32).max, np.int64)
+    for slot, amount in cls.requests:
+        free = world.future_idle(slot)
+        np.minimum(room, (np.minimum(free, world.idle(slot)) if now else free) // amount, out=room)
+    if cls.things:
+        np.minimum(room, world.view.things.counts(cls.things, world.size)[now], out=room)
+    return np.where(passes, np.maximum(room, 0), 0)
 
 
 def alike(tasks: Iterable[TaskInfo]) -> Alike:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from shard_worker.framework.operation import Operation
 from shard_worker.framework.rules import Purpose
 from shard_worker.framework.statement import WorldStatement
@@ -24,6 +26,7 @@ from shard_worker.placement.task_loop import Filling, FillResult
 from shard_worker.topology.domain_room import DomainRoom, alike
 
 if TYPE_CHECKING:
+    from shard_worker.framework.rules import Mask
     from shard_worker.framework.session import Session
     from shard_worker.placement.worksheet import Mark, Sheet, SubSheet
     from shard_worker.session_model.job import SubJob, TaskInfo
@@ -234,13 +237,20 @@ class DomainSearch:
         """Place a sub job in a domain as a dry run, and roll it back."""
         start, at = self.statement.checkpoint, sheet.at
         sheet.failed = {}
-        filled = Filling(self.ssn, self.statement, sheet, tree=self.tree, domain=domain).run()
+        filled = Filling(
+            self.ssn, self.statement, sheet, tree=self.tree, within=self._mask(domain)
+        ).run()
         end, sheet.at = sheet.at, at
         operations = self.statement.rollback(start)
         if not operations:
             self.filled = filled
             return None
         return SubJobTrial(domain, operations, end)
+
+    def _mask(self, domain: HyperDomain) -> Mask:
+        mask = np.zeros(self.ssn.world.size, np.bool_)
+        mask[domain.rows] = True
+        return mask
 
     # --- promised domains ---------------------------------------------------------------------
 

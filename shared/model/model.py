@@ -196,6 +196,8 @@ class Job(Packed, frozen=True):
     ``count/pods``)."""
     leaves_whole: bool = False
     """Its members are one victim: all of them are evicted, or none is."""
+    topology_key: str = ""
+    """Node label: all its members run on nodes with one value of it. "" for anywhere."""
 
     @property
     def key(self) -> str:
@@ -205,6 +207,11 @@ class Job(Packed, frozen=True):
     def is_group(self) -> bool:
         """Whether it is a PodGroup, whose pods others create."""
         return self.kind in GROUP_KINDS
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether a node for one of its tasks depends on where its others are."""
+        return self.topology is not None or bool(self.sub_groups) or bool(self.topology_key)
 
     @property
     def tasks(self) -> int:

@@ -14,10 +14,10 @@ NativePodGroupSpec - Policy and priority of a group.
   priorityClassName: string  The class that gives its priority.
   preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace others; what its class says
     where nothing is said.
+  schedulingConstraints: NativeConstraints  Where its pods may run.
   workloadRef: any           The Workload that it was made from. Kept and not looked at.
   parentCompositePodGroupName: later
   resourceClaims: later
-  schedulingConstraints: later
 
 NativePolicy - Whether a minimum of the pods starts together. One of both.
   basic: any                 Each pod is placed for itself.
@@ -29,6 +29,12 @@ NativeGang - Pods of which a minimum starts together.
 NativeDisruption - How pods of a group leave when others need their room. One of both.
   single: any                Each for itself.
   all: any                   All together, or none.
+
+NativeConstraints - Where pods of a group may run.
+  topology: []NativeTopology  That all of them are close; one at most.
+
+NativeTopology - Pods that are close.
+  key: string!               The node label of which all of their nodes have one value.
 
 NativePodGroupStatus - Whether a group was placed.
   conditions: []Condition~type  What is known.

@@ -51,7 +51,7 @@ class GroupCluster:
 
     async def nodes(self, *cores: float) -> None:
         for i, cpu in enumerate(cores):
-            await self.api.post(NODES, _node(f"n{i}", cpu))
+            await self.api.post(NODES, new_node(f"n{i}", cpu))
 
     async def groups(self, *items: Json) -> None:
         for item in items:
@@ -188,7 +188,7 @@ async def a_minimum_of_more_pods_starts_and_the_rest_follow(cluster: GroupCluste
     await cluster.until_condition("g", "True")
     await cluster.settle()
     assert len(await cluster.bound()) == 4
-    await cluster.api.post(NODES, _node("late", 5))
+    await cluster.api.post(NODES, new_node("late", 5))
     await cluster.until_bound(*(f"g-{i}" for i in range(8)))
 
 
@@ -200,44 +200,6 @@ async def a_gang_that_does_not_fit_has_no_pod_placed(cluster: GroupCluster) -> N
     assert waiting["reason"] == "Unschedulable"
     await cluster.settle()
     assert await cluster.bound() == set()
-
-
-async def a_lowered_minimum_lets_a_waiting_gang_start(cluster: GroupCluster) -> None:
-    await cluster.nodes(8)
-    await cluster.groups(group("g", 4))
-    await cluster.pods(*members("g", 2))
-    await cluster.until_condition("g", "False")
-    await cluster.set_minimum("g", 2)
-    await cluster.until_bound("g-0", "g-1")
-    await cluster.until_condition("g", "True")
-
-
-async def a_raised_minimum_holds_a_waiting_gang_back(cluster: GroupCluster) -> None:
-    await cluster.nodes(8)
-    await cluster.groups(group("g", 3))
-    await cluster.pods(*members("g", 2))
-    await cluster.until_condition("g", "False")
-    await cluster.set_minimum("g", 4)
-    await cluster.pods(member("g-2", "g"))
-    await cluster.settle()
-    assert await cluster.bound() == set()
-    await cluster.pods(member("g-3", "g"))
-    await cluster.until_bound(*(f"g-{i}" for i in range(4)))
-
-
-async def a_minimum_raised_while_it_runs_ends_no_pod_and_takes_nothing_back(
-    cluster: GroupCluster,
-) -> None:
-    await cluster.nodes(4)
-    await cluster.groups(group("g", 2))
-    await cluster.pods(*members("g", 2))
-    await cluster.until_bound("g-0", "g-1")
-    placed = await cluster.until_condition("g", "True")
-    await cluster.set_minimum("g", 6)
-    await cluster.pods(member("g-2", "g"))
-    await cluster.settle()
-    assert {"g-0", "g-1"} <= await cluster.bound()
-    assert await cluster.condition("g") == placed
 
 
 async def a_condition_that_is_true_stays_true_when_pods_go(cluster: GroupCluster) -> None:
@@ -393,9 +355,6 @@ WALKS = (
     one_pod_below_the_minimum_nothing_starts_and_the_group_says_so,
     a_minimum_of_more_pods_starts_and_the_rest_follow,
     a_gang_that_does_not_fit_has_no_pod_placed,
-    a_lowered_minimum_lets_a_waiting_gang_start,
-    a_raised_minimum_holds_a_waiting_gang_back,
-    a_minimum_raised_while_it_runs_ends_no_pod_and_takes_nothing_back,
     a_condition_that_is_true_stays_true_when_pods_go,
     pods_of_a_basic_group_are_placed_one_by_one,
     a_gated_pod_of_a_basic_group_keeps_no_other_waiting,
@@ -541,7 +500,7 @@ def _is_placed(pod: Json) -> bool:
     return bool(pod["spec"].get("nodeName")) and not leaving
 
 
-def _node(name: str, cpu: float) -> Json:
+def new_node(name: str, cpu: float) -> Json:
     item = node(name, cpu=cpu, memory="16Gi")
     item["status"]["capacity"] = item["status"]["allocatable"]
     item["status"]["conditions"] = [{"type": "Ready", "status": "True"}]

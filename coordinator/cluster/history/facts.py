@@ -99,6 +99,8 @@ def role_facts(job: Job, role: Role) -> Facts:
 
 def topology_facts(job: Job) -> Facts | None:
     """The hard network topology of a job; None if it has none."""
+    if job.topology_key:
+        return {"label": job.topology_key}
     topology = job.topology
     if topology is None or not topology.hard:
         return None

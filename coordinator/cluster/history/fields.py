@@ -85,8 +85,8 @@ LEDGER_EVENTS = (
         "Jobs are stored.",
         {
             "jobs": "`[{jid, qid, spec, key, uid, queue, groups: [[parent, minimum]], roles: "
-            "[[cid, first, count, group, facts?]], priority?, named?: true, topology?: {tier or "
-            "tier_name}}]`"
+            "[[cid, first, count, group, facts?]], priority?, named?: true, topology?: {tier, "
+            "tier_name or label}}]`"
         },
     ),
     EventFields("job_gone", "Jobs are deleted; their tasks are being stopped.", {"jids": ""}),

@@ -66,6 +66,7 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
         priority_class=new.priority_class,
         preempts=step.preempts(new.priority_class) if new.preempts is None else new.preempts,
         leaves_whole=new.leaves_whole,
+        topology_key=new.topology_key,
     )
 
 

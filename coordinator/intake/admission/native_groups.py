@@ -66,6 +66,7 @@ def _as_gang(new: NativePodGroupManifest, queue: str, old: Job | None) -> PodGro
         priority=new.priority,
         preempts=new.preempts,
         leaves_whole=new.leaves_whole,
+        topology_key=new.topology_key,
     )
 
 
@@ -140,6 +141,7 @@ def _check_change(step: AdmissionStep, new: NativePodGroupManifest) -> None:
         ("priority", old.priority, new.priority),
         ("preemptionPolicy", old.preempts, new.preempts),
         ("disruptionMode", old.leaves_whole, new.leaves_whole),
+        ("schedulingConstraints", old.topology_key, new.topology_key),
     ):
         if before != now:
             raise InvalidInput(f"spec.{field}", now, _IMMUTABLE)

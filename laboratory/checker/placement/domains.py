@@ -51,10 +51,13 @@ class DomainChecks:
         if earlier and not any(earlier <= nodes for nodes in domains):
             return ""
         names = ", ".join(sorted(self._books.nodes.names[row] for row in rows))
-        return f"its job is on {names}, which no hyper node of tier {job.topology} has together"
+        return f"its job is on {names}, which no domain of {job.topology} has together"
 
     def _domains(self, topology: Facts) -> Iterator[set[int]]:
         """The rows of each hyper node that is allowed, now or recently."""
+        if key := topology.get("label"):
+            yield from self._of_label(key)
+            return
         since, objects = self._books.t - RECENT, self._books.objects
         self._before = [entry for entry in self._before if entry[0] >= since]
         now = {key: facts for key, facts in objects.items() if key.startswith(KEY)}
@@ -67,6 +70,14 @@ class DomainChecks:
         for facts in every:
             if facts["tier"] <= highest:
                 yield self._rows(facts, every, set())
+
+    def _of_label(self, key: str) -> Iterator[set[int]]:
+        """The rows of each value of a node label."""
+        rows: dict[str, set[int]] = {}
+        for row in self._books.nodes.names:
+            if value := self._books.labels_of(row).get(key):
+                rows.setdefault(value, set()).add(row)
+        yield from rows.values()
 
     def _rows(self, hyper_node: Facts, every: list[Facts], seen: set[str]) -> set[int]:
         """The rows of a hyper node, with those of the hyper nodes within."""

@@ -162,10 +162,17 @@ class PlacementChecks:
                     self._report(Rule.NODE_RULES, jid, job, tix, wrong)
             if wrong := self._shares.wrong(job, tix, policies):
                 self._report(Rule.DEVICES, jid, job, tix, wrong)
-        if job.topology is not None and policies and all(p.keeps_topology() for p in policies):
+        if job.topology is not None and self._keeps(job.topology, policies):
             self._books.findings.checked[Rule.POD_RULES] += 1
             if present and (wrong := self._domains.wrong(job, present)):
                 self._report(Rule.POD_RULES, jid, job, present[0], wrong)
+
+    @staticmethod
+    def _keeps(topology: Facts, policies: list[CheckedPolicy]) -> bool:
+        """Whether the policy serves the topology: a label's domains are kept under each."""
+        return "label" in topology or (
+            bool(policies) and all(policy.keeps_topology() for policy in policies)
+        )
 
     def _judge(self, cid: int, row: int, taints: bool, affinity: bool) -> str:
         books = self._books

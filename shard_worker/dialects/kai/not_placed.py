@@ -38,6 +38,8 @@ def why_not_placed(ssn: KaiSession, job: KaiJob) -> tuple[Reason, str] | None:
         return Reason.NOT_ENOUGH_TASKS, _too_few(job)
     if missing := _missing_level(job, ssn.world):
         return Reason.MISCONFIGURED, missing
+    if job.job.job.topology_key:
+        return Reason.TOPOLOGY_PLACEMENT_FAILED, ssn.label_search(job).why_not()
     if not job.job.unschedulable:
         return Reason.TOPOLOGY_PLACEMENT_FAILED, NO_NODES
     return None

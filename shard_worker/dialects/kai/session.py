@@ -48,6 +48,7 @@ from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.devices.claims import DeviceClaimFilter, concerned
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
+from shard_worker.topology.label_domains import LabelSearch
 from shared.model.gpu_request import FRACTION, MEMORY, NUMBER
 from shared.model.model import Pairs, TaskClass
 from shared.model.objects import ClusterObjects
@@ -309,11 +310,24 @@ class KaiSession(Session):
         """The sum of the plugins' scores for a device; ``used``: None for a whole one."""
         return sum(rule.fn(used) for rule in self.rules(GPU_ORDER))
 
+    def label_search(self, job: KaiJob, tasks: Sequence[TaskInfo] = ()) -> LabelSearch:
+        """The search for the domain of the job's label, for these tasks and all that wait."""
+        waiting = dict.fromkeys(tasks)
+        waiting.update(
+            (task, None)
+            for task in job.job.tasks
+            if task.status is Status.PENDING and not task.role.gated
+        )
+        return LabelSearch(self, job.job, waiting)
+
     def node_sets(
         self, job: KaiJob, group: Member, tasks: Sequence[TaskInfo], within: Mask
     ) -> list[Mask]:
         """The sets of nodes to try for a group, in order."""
         sets = [within]
+        if group is job.root and job.job.job.topology_key:
+            domains = self.label_search(job, tasks).ranked()
+            sets = [within & domain.mask(self.world.size) for domain in domains]
         for rule in self.rules(SUBSET_NODES):
             sets = [part for nodes in sets for part in rule.scalar(job, group, tasks, nodes)]
         return sets

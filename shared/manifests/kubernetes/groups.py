@@ -43,6 +43,8 @@ class NativePodGroupManifest:
     """None: not set; its priority class decides."""
     leaves_whole: bool
     """Its disruption mode is ``all``: its pods are one victim."""
+    topology_key: str
+    """Node label of which all its pods need one value; "" for none."""
     labels: Pairs = ()
     annotations: Pairs = ()
 
@@ -74,6 +76,7 @@ def read_native_pod_group(obj: dict[str, object]) -> NativePodGroupManifest:
         else spec.integer("priority", 0, low=-INT32 - 1, high=HIGHEST_PRIORITY),
         preempts=preemption != "Never" if preemption else None,
         leaves_whole=mode is not None and _member_of(mode, _MODES) != SINGLE,
+        topology_key=_topology_key(spec.child("schedulingConstraints")),
         labels=labels_of(meta),
         annotations=annotations_of(meta),
     )
@@ -88,6 +91,18 @@ def _min_count(policy: Fields) -> int | None:
     if gang.data.get("minCount") in (None, 0):
         raise gang.wrong("minCount", "missing; write how many pods start together, 1 or more")
     return gang.integer("minCount", 1, low=1)
+
+
+def _topology_key(constraints: Fields | None) -> str:
+    if constraints is None:
+        return ""
+    constraints.check("NativeConstraints")
+    topologies = list(constraints.children("topology"))
+    if len(topologies) > 1:
+        raise constraints.wrong("topology", "must have at most 1 item; leave the others out")
+    for topology in topologies:
+        topology.check("NativeTopology")
+    return topologies[0].label_key("key") if topologies else ""
 
 
 def _member_of(union: Fields, members: tuple[str, ...]) -> str:

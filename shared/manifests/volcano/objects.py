@@ -58,6 +58,8 @@ class PodGroupManifest:
     preempts: bool | None = None
     leaves_whole: bool = False
     """Its members are one victim."""
+    topology_key: str = ""
+    """The node label of which all its members need one value; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)

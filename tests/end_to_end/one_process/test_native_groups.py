@@ -15,6 +15,11 @@ from laboratory.local_kubernetes.client import ApiClient
 from tests.builders.objects import kai_queue
 from tests.conftest import ROOT
 from tests.end_to_end.one_process.harness import running, submit
+from tests.native_groups.minimum_walks import (
+    MINIMUM_WALKS,
+    a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
+)
+from tests.native_groups.topology_walks import TOPOLOGY_WALKS
 from tests.native_groups.walks import (
     EVICTION_WALKS,
     PREEMPTING,
@@ -30,7 +35,7 @@ Walk = Callable[[GroupCluster], Awaitable[None]]
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.__name__)
+@pytest.mark.parametrize("walk", [*WALKS, *MINIMUM_WALKS], ids=lambda walk: walk.__name__)
 async def test_on_the_simulated_cluster(
     walk: Walk, shards: int, redis_url: str, short_dir: Path
 ) -> None:
@@ -71,7 +76,11 @@ async def test_the_next_leader_writes_the_condition_of_a_group_that_was_bound_be
 @pytest.mark.parametrize("shards", [1, 4])
 @pytest.mark.parametrize(
     "walk",
-    [*EVICTION_WALKS, one_member_that_may_not_be_evicted_keeps_all_of_a_group],
+    [
+        *EVICTION_WALKS,
+        one_member_that_may_not_be_evicted_keeps_all_of_a_group,
+        a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
+    ],
     ids=lambda walk: walk.__name__,
 )
 async def test_evictions_under_volcanos_policy(
@@ -123,3 +132,29 @@ async def test_a_gang_under_kais_policy_starts_whole_in_the_queue_of_its_label(
         await cluster.until_condition("g", "True")
         (job,) = service.service.core.order.jobs.values()
         assert job.job.queue == "team"
+
+
+@pytest.mark.parametrize(("shards", "mode"), [(1, "soft"), (3, "soft"), (3, "none")])
+@pytest.mark.parametrize("walk", TOPOLOGY_WALKS, ids=lambda walk: walk.__name__)
+async def test_topology_on_the_simulated_cluster(
+    walk: Walk, shards: int, mode: str, redis_url: str, short_dir: Path
+) -> None:
+    async with (
+        running(redis_url, short_dir, shards=shards, mode=mode) as service,
+        aiohttp.ClientSession(service.url) as session,
+    ):
+        await walk(GroupCluster(ApiClient(session)))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("walk", TOPOLOGY_WALKS[:-1], ids=lambda walk: walk.__name__)
+async def test_topology_under_kais_policy(
+    walk: Walk, shards: int, redis_url: str, short_dir: Path
+) -> None:
+    policy = ROOT / "examples/policies/kai-default.yaml"
+    async with (
+        running(redis_url, short_dir, shards=shards, policy=policy) as service,
+        aiohttp.ClientSession(service.url) as session,
+    ):
+        await submit(service, kai_queue("all"), kai_queue("default", "all"))
+        await walk(GroupCluster(ApiClient(session)))

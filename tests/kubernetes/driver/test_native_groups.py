@@ -21,6 +21,11 @@ from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import followed, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
+from tests.native_groups.minimum_walks import (
+    MINIMUM_WALKS,
+    a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
+)
+from tests.native_groups.topology_walks import TOPOLOGY_WALKS
 from tests.native_groups.walks import (
     EVICTION_WALKS,
     GROUPS,
@@ -41,10 +46,13 @@ from tests.native_groups.walks import (
 pytestmark = pytest.mark.timeout(180)
 
 Walk = Callable[[GroupCluster], Awaitable[None]]
+_WALKS = [*WALKS, *MINIMUM_WALKS, *TOPOLOGY_WALKS]
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.__name__)
+@pytest.mark.parametrize(
+    "walk", _WALKS, ids=lambda walk: walk.__name__
+)
 async def test_on_a_real_api_server(
     walk: Walk,
     shards: int,
@@ -66,7 +74,11 @@ async def test_on_a_real_api_server(
 @pytest.mark.parametrize("shards", [1, 4])
 @pytest.mark.parametrize(
     "walk",
-    [*EVICTION_WALKS, one_member_that_may_not_be_evicted_keeps_all_of_a_group],
+    [
+        *EVICTION_WALKS,
+        one_member_that_may_not_be_evicted_keeps_all_of_a_group,
+        a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
+    ],
     ids=lambda walk: walk.__name__,
 )
 async def test_evictions_on_a_real_api_server(

@@ -67,3 +67,17 @@ def test_a_task_on_a_deleted_node_does_not_fix_the_rack_of_its_job(
         assert the_first(story, tmp_path) == (9, story.line_of(placed))
     else:
         assert story.check(tmp_path).ok
+
+
+def test_a_job_stays_on_nodes_with_one_value_of_its_label(story: Story, tmp_path: Path) -> None:
+    for row in range(4):
+        facts = {"labels": {"rack": f"r{row // 2}"}} if row < 3 else {}
+        node = {"row": row, "name": f"n{row}", "allocatable": [[PODS, 10], [0, 4000]], "spec": 3}
+        story.ledger("node", nodes=[node | {"facts": facts}])
+    job = {"jid": 1, "qid": 1, "spec": 2, "key": "default/job-1", "uid": "uid-1"}
+    roles = {"groups": [[-1, 1]], "roles": [[ONE, 0, 3, 0]], "topology": {"label": "rack"}}
+    story.ledger("job", jobs=[job | roles])
+    story.commit(1, {0: 0}, cid=ONE)
+    story.commit(1, {1: 1}, cid=ONE)
+    wrong = story.commit(1, {2: 2}, cid=ONE)
+    assert the_first(story, tmp_path) == (9, story.line_of(wrong))

@@ -270,7 +270,8 @@ def signature_of(job: KaiJob) -> Hashable:
         for task in _waiting(job)
     }
     constraints = (job.group.topology, *(sub.topology for sub in job.group.sub_groups))
-    return frozenset(kinds), job.job.job.priority, job.preemptible, constraints
+    spec = job.job.job
+    return frozenset(kinds), spec.priority, job.preemptible, spec.topology_key, constraints
 
 
 def footprint_of(job: KaiJob) -> Footprint:

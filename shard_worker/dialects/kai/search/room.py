@@ -248,6 +248,8 @@ def _together(
     tasks each has to take."""
     inside = {task for pod_set in group.pod_sets() for task in pod_set.tasks}
     number = sum(task in inside for task in alike)
+    if group is job.root and job.job.job.topology_key:
+        yield _domains([job.job.job.topology_key], 0, world), number
     constraint = constraint_of(job, group)
     if constraint is not None and number:
         topology = world.objects.kai_topologies.get(constraint.topology)

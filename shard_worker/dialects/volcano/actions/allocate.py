@@ -25,6 +25,7 @@ from shard_worker.topology.allocated_domains import (
 )
 from shard_worker.topology.domain_reasons import why_not
 from shard_worker.topology.domain_search import DomainSearch
+from shard_worker.topology.label_domains import LabelSearch
 from shared.messages.reason import Reason
 from shared.messages.skips import read
 
@@ -114,6 +115,8 @@ def may_place(ssn: Session, job: SessionJob) -> bool:
 
 def turn(ssn: Session, job: SessionJob, sheet: Sheet) -> AllocateResult:
     """Place as much as one turn may place."""
+    if job.job.topology_key:
+        return _by_label(ssn, job, sheet)
     if placed_by_domains(ssn.world, job):
         return _by_domains(ssn, job, sheet)
     statement = WorldStatement(ssn)
@@ -139,6 +142,20 @@ def _by_domains(ssn: Session, job: SessionJob, sheet: Sheet) -> AllocateResult:
     if outcome is AllocateResult.COMMITTED:
         search.keep()
     return outcome
+
+
+def _by_label(ssn: Session, job: SessionJob, sheet: Sheet) -> AllocateResult:
+    statement, sub = WorldStatement(ssn), sheet.subs[0]
+    search, start, explained = LabelSearch(ssn, job, sub.left()), sub.at, False
+    for domain in search.ranked():
+        sub.at, sub.failed = start, {}
+        filled = Filling(ssn, statement, sub, within=domain.mask(ssn.world.size)).run()
+        explained = _tell(ssn, job, filled) and not filled.accepted
+        if statement.operations:
+            return _end(ssn, job, statement)
+    if not explained:
+        ssn.skip(job, Reason.TOPOLOGY_PLACEMENT_FAILED, search.why_not())
+    return AllocateResult.NOTHING
 
 
 def _end(ssn: Session, job: SessionJob, statement: WorldStatement) -> AllocateResult:

@@ -19,6 +19,7 @@ from shard_worker.placement.error_cache import ErrorCache
 from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.queue_totals import opens_gate, waits_for_entry
 from shard_worker.session_model.status import Status
+from shard_worker.topology.label_domains import LabelSearch
 from shared.messages.reason import Reason
 
 if TYPE_CHECKING:
@@ -105,13 +106,26 @@ def _row_for(ssn: Session, task: TaskInfo) -> int | None:
     if reason is not None:
         _tell(job, task, {reason: int(ssn.world.view.exists().sum())})
         return None
-    candidates = ErrorCache(ssn, "backfill").feasible(task, fit=False)
+    within = None if not job.job.topology_key else _domain(ssn, task)
+    candidates = ErrorCache(ssn, "backfill").feasible(task, within=within, fit=False)
     room = _room(ssn, task)
     if not (candidates.mask & room).any():
         full = int((candidates.mask & ~room).sum())
         _tell(job, task, candidates.reasons | ({FULL: full} if full else {}))
         return None
     return best(ssn, task, np.flatnonzero(_nearest(ssn, candidates.mask & room)))
+
+
+def _domain(ssn: Session, task: TaskInfo) -> Mask:
+    """The nodes of the best domain of the job's label that is open to it."""
+    job = task.job
+    waiting = [task, *(other for other in _tasks(job)[1] if other is not task)]
+    search = LabelSearch(ssn, job, waiting)
+    domains = search.ranked()
+    if not domains:
+        ssn.skip(job, Reason.TOPOLOGY_PLACEMENT_FAILED, search.why_not())
+        return np.zeros(ssn.world.size, np.bool_)
+    return domains[0].mask(ssn.world.size)
 
 
 def _room(ssn: Session, task: TaskInfo) -> Mask:

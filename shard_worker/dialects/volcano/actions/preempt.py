@@ -22,7 +22,7 @@ from shard_worker.placement.candidates import by_score, feasible
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.status import EVICTABLE, Status
-from shard_worker.topology.allocated_domains import asks_for_domains
+from shard_worker.topology.label_domains import is_confined
 from shared.messages.reason import Reason
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def execute(ssn: Session) -> None:
     """Run for each queue once, in the queue order at the start."""
     # Volcano's preempt leaves out jobs with a topology: victims on single nodes do not make a
     # domain. gangpreempt serves them.
-    starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
+    starving = [job for job in starving_jobs(ssn) if not is_confined(job)]
     queues = {job.qid: job.queue for job in starving if job.queue is not None}
     for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
         queue_jobs = [job for job in starving if job.queue is queue]
@@ -50,7 +50,7 @@ def execute(ssn: Session) -> None:
 
 def preempt_job(ssn: Session, job: SessionJob) -> None:
     """Run the action for one job."""
-    if ssn.job_starving(job) and not asks_for_domains(job):
+    if ssn.job_starving(job) and not is_confined(job):
         between_jobs(ssn, job)
         within_job(ssn, job)
 

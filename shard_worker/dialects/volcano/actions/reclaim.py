@@ -16,7 +16,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import feasible
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
-from shard_worker.topology.allocated_domains import asks_for_domains
+from shard_worker.topology.label_domains import is_confined
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
@@ -27,14 +27,14 @@ NAME = "reclaim"
 
 def execute(ssn: Session) -> None:
     """Run for each starving job once, alternating between the queues that may have more."""
-    starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
+    starving = [job for job in starving_jobs(ssn) if not is_confined(job)]
     for job in by_turns(ssn, starving):
         _for_job(ssn, job)
 
 
 def reclaim_job(ssn: Session, job: SessionJob) -> None:
     """Run the action for one job."""
-    if job.queue is not None and not asks_for_domains(job) and not ssn.queue_overused(job.queue):
+    if job.queue is not None and not is_confined(job) and not ssn.queue_overused(job.queue):
         _for_job(ssn, job)
 
 
