@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 
 from coordinator.controllers.group_backoffs import LOOK_SECONDS, GroupBackoffs, mark_failed
+from coordinator.controllers.group_protection import GroupProtection
 from coordinator.controllers.group_stamps import GroupStamps, write_stamps
 from coordinator.controllers.job_controller import (
     Action,
@@ -51,6 +52,7 @@ class JobLoop:
         self._stamps = GroupStamps(core)
         self._backoffs = GroupBackoffs(core)
         self._placed_groups = PlacedGroups(core, intake)
+        self._protection = GroupProtection(core, intake)
         self._intake = intake
         self._clock = clock
         self._moved = asyncio.Event()
@@ -62,11 +64,13 @@ class JobLoop:
         self.controller.published(documents, (), self._clock())
         self._backoffs.published(self._intake.registry.objects.values())
         self._placed_groups.restored()
+        self._protection.published(self._intake.documents.values())
         self._moved.set()
 
     def published(self, changes: Changes) -> None:
         self.controller.published(changes.documents, changes.documents_gone, self._clock())
         self._backoffs.published(changes.objects)
+        self._protection.published(changes.documents)
         self._moved.set()
 
     def recorded(self, items: Sequence[StatusItem]) -> None:
@@ -74,7 +78,8 @@ class JobLoop:
         self.controller.recorded((item.jid for item in items), now)
         stamped = self._stamps.recorded(items, now)
         placed = self._placed_groups.recorded(items)
-        if stamped or placed or self.controller.asks or self.controller.next_due() != due:
+        moved = stamped or placed or self._protection.watches
+        if moved or self.controller.asks or self.controller.next_due() != due:
             self._moved.set()
 
     # --- what is done -----------------------------------------------------------------------------
@@ -95,6 +100,8 @@ class JobLoop:
                 await self._mark(writer, partial(write_stamps, self._intake, stamps))
             if placed := self._placed_groups.take():
                 await self._mark(writer, partial(keep_placed, self._intake, placed))
+            if self._protection.due:
+                await self._mark(writer, self._protection.release)
             if self._backoffs.watches and (failed := self._backoffs.look()):
                 await self._mark(writer, partial(mark_failed, self._intake, failed))
             with contextlib.suppress(TimeoutError):

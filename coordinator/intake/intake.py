@@ -328,15 +328,17 @@ class Intake:
     ) -> Admission:
         """Delete one object; an unknown one, or one that others need, is refused.
 
-        A PodGroup or Job is deleted with all its members; deleting a member of a PodGroup keeps the
-        rest (``tasks_gone``). The names are free after :meth:`purge`.
+        A PodGroup or Job is deleted with all its members; one of Kubernetes' own PodGroups without
+        them, once they have ended. Deleting a member of a PodGroup keeps the rest
+        (``tasks_gone``). The names are free after :meth:`purge`.
         """
         key = Key(kind, namespace if kind in NAMESPACED else "", name)
-        return remove(self.registry, key, now, keep=keep)
+        return remove(self.registry, key, now, keep=keep, protect=not self._dated)
 
     def remove_all(self, keys: Iterable[Key], now: float) -> Admission:
         """Delete these objects, as :meth:`remove` does; what cannot be deleted is refused alone."""
-        return merged(remove(self.registry, key, now, keep=True) for key in keys)
+        protect = not self._dated
+        return merged(remove(self.registry, key, now, keep=True, protect=protect) for key in keys)
 
     def purge(
         self, jids: Sequence[int], pods: Iterable[tuple[int, int]], now: float | None = None

@@ -162,6 +162,8 @@ def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
     if task.state is TaskState.LOST:
         status["reason"] = LOST_REASON
         status["message"] = "the pod vanished from the cluster, with its node or removed by others"
+    if task.state is TaskState.PENDING and state is not None and task.tix in state.nominated:
+        status["nominatedNodeName"] = read_model.core.names.get(state.nominated[task.tix], "")
     status |= _started(read_model, spec, task)
     if claims := _claim_statuses(read_model, value, task):
         status["resourceClaimStatuses"] = claims

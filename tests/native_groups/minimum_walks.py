@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.native_groups.walks import GroupCluster, fill, group, member, members, urgent
+from tests.native_groups.eviction_walks import fill, urgent
+from tests.native_groups.walks import GroupCluster, group, member, members
 
 
 async def a_lowered_minimum_lets_a_waiting_gang_start(cluster: GroupCluster) -> None:

@@ -1,7 +1,9 @@
 """Deletion in two steps: an object is marked, and removed once its last task has left.
 
 An object with tasks (a Pod, a PodGroup, a Job) keeps its name and its document until its last task
-has left its node and :func:`purge` is called. All other objects are removed at once.
+has left its node and :func:`purge` is called. One of Kubernetes' own PodGroups leaves its pods as
+they are, and on the simulated cluster goes once they have ended (:func:`release_group`). All other
+objects are removed at once.
 """
 
 from __future__ import annotations
@@ -39,15 +41,18 @@ from shared.slices import at_once
 _DOCUMENT_ALONE = WITHOUT_EFFECT | {"HyperNode", "Job", "PodGroup", "Queue"}
 
 
-def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
-    """Delete one object; with ``keep=False`` only return what the deletion would do."""
+def remove(
+    registry: Registry, key: Key, now: float, *, keep: bool, protect: bool = False
+) -> Admission:
+    """Delete one object; with ``keep=False`` only return what the deletion would do. ``protect``:
+    one of Kubernetes' own PodGroups is only marked; a watched cluster has done so."""
     name = key.path
     table: dict[str, Any] = {}
     match key.kind:
         case registry.group_kind | NATIVE_POD_GROUP.kind if (
             jid := _created_group(registry, group_key(key.kind, name))
         ) is not None:
-            return _drop_group(registry, jid, key, now, keep=keep)
+            return _drop_group(registry, jid, key, now, keep=keep, protect=protect)
         case "Node" if name in (table := registry.nodes):
             out = _drop_node(registry, name, keep)
         case "HyperNode" if name in (table := registry.hyper_nodes):
@@ -166,8 +171,12 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
     return out
 
 
-def _drop_group(registry: Registry, jid: int, key: Key, now: float, *, keep: bool) -> Admission:
+def _drop_group(
+    registry: Registry, jid: int, key: Key, now: float, *, keep: bool, protect: bool
+) -> Admission:
     """Delete a PodGroup with all its members, and the record that rules read of it."""
+    if protect and key.kind == NATIVE_POD_GROUP.kind:
+        return _mark(registry, key, now, keep)
     out = _drop_job(registry, jid, now, keep)
     if key.kind in OBJECT_KINDS:
         removed = _drop_object(registry, OBJECT_KINDS[key.kind] + key.path, keep)
@@ -179,8 +188,12 @@ def _drop_group(registry: Registry, jid: int, key: Key, now: float, *, keep: boo
 def _drop_leaving(registry: Registry, job: Job, now: float, keep: bool) -> Admission:
     """Mark a Job or PodGroup as deleted while its tasks are already being removed, so that it
     neither restarts nor stays as a finished Job."""
+    return _mark(registry, key_of(registry, job), now, keep)
+
+
+def _mark(registry: Registry, key: Key, now: float, keep: bool) -> Admission:
     out = Admission(accepted=1)
-    document = registry.documents.get(key_of(registry, job))
+    document = registry.documents.get(key)
     if document is None or document.deleting is not None:
         out.unchanged = 1
         return out
@@ -217,6 +230,28 @@ def _marked(document: Document, now: float) -> Document:
 
 
 # --- the second step --------------------------------------------------------------------------
+
+
+def release_group(registry: Registry, key: Key) -> Admission:
+    """Remove one of Kubernetes' own PodGroups that is marked. Pods of it that have ended stay, as
+    pods whose group does not exist."""
+    document = registry.documents.get(key)
+    job = None if document is None else registry.jobs.get(document.jid)
+    if document is None or document.deleting is None or job is None:
+        return Admission()
+    out = Admission()
+    if any(name for role in job.roles for name in role.names):
+        draft = Draft(registry)
+        job = draft.jobs[job.jid] = replace(job, dangling=True, spec=job.spec + 1)
+        out.ops += at_once(draft.operations())
+        out.jobs.append(job)
+        out.documents_gone.append(key)
+        registry.jobs[job.jid] = job
+    else:
+        _drop_empty(registry, job, out)
+        out.ops.append(numbers_of(registry))
+    _forget_documents(registry, out)
+    return out
 
 
 def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int]]) -> Admission:

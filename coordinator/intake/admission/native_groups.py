@@ -28,6 +28,8 @@ from shared.model.groups import group_key
 from shared.model.model import Job, PriorityClass
 from shared.policy.model import Dialect
 
+PROTECTED = "scheduling.k8s.io/podgroup-protection"
+"""Finalizer of each group: it stays until its pods have ended."""
 _IMMUTABLE = "field is immutable; delete the PodGroup and create it with the new value"
 
 
@@ -106,7 +108,11 @@ def with_group_defaults(
     if not spec.get("preemptionPolicy"):
         preempts = named is None or named.preempts
         spec["preemptionPolicy"] = "PreemptLowerPriority" if preempts else "Never"
-    return {name: value for name, value in item.items() if name != "status"} | {"spec": spec}
+    metadata = dict(item["metadata"])
+    finalizers = metadata.get("finalizers") or []
+    if PROTECTED not in finalizers:
+        metadata["finalizers"] = [*finalizers, PROTECTED]
+    return {k: v for k, v in item.items() if k != "status"} | {"spec": spec, "metadata": metadata}
 
 
 def _computed(name: str, classes: Iterable[PriorityClass]) -> int | None:

@@ -15,20 +15,24 @@ from laboratory.local_kubernetes.client import ApiClient
 from tests.builders.objects import kai_queue
 from tests.conftest import ROOT
 from tests.end_to_end.one_process.harness import running, submit
+from tests.native_groups.eviction_walks import (
+    EVICTION_WALKS,
+    PREEMPTING,
+    a_budget_keeps_all_of_a_group_and_the_surplus_of_another_goes,
+    nominations_are_cleared_when_a_gang_cannot_start_any_more,
+    one_member_that_may_not_be_evicted_keeps_all_of_a_group,
+)
 from tests.native_groups.minimum_walks import (
     MINIMUM_WALKS,
     a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
 )
 from tests.native_groups.topology_walks import TOPOLOGY_WALKS
 from tests.native_groups.walks import (
-    EVICTION_WALKS,
-    PREEMPTING,
     WALKS,
     GroupCluster,
     group,
     member,
     members,
-    one_member_that_may_not_be_evicted_keeps_all_of_a_group,
 )
 
 Walk = Callable[[GroupCluster], Awaitable[None]]
@@ -79,6 +83,7 @@ async def test_the_next_leader_writes_the_condition_of_a_group_that_was_bound_be
     [
         *EVICTION_WALKS,
         one_member_that_may_not_be_evicted_keeps_all_of_a_group,
+        a_budget_keeps_all_of_a_group_and_the_surplus_of_another_goes,
         a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
     ],
     ids=lambda walk: walk.__name__,
@@ -158,3 +163,14 @@ async def test_topology_under_kais_policy(
     ):
         await submit(service, kai_queue("all"), kai_queue("default", "all"))
         await walk(GroupCluster(ApiClient(session)))
+
+
+async def test_nominations_are_shown_and_cleared(redis_url: str, short_dir: Path) -> None:
+    policy = short_dir / "policy.yaml"
+    policy.write_text(PREEMPTING)
+    async with (
+        running(redis_url, short_dir, policy=policy, grace=600.0) as service,
+        aiohttp.ClientSession(service.url) as session,
+    ):
+        cluster = GroupCluster(ApiClient(session))
+        await nominations_are_cleared_when_a_gang_cannot_start_any_more(cluster)

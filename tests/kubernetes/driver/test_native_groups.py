@@ -21,26 +21,30 @@ from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import followed, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
+from tests.native_groups.eviction_walks import (
+    EVICTION_WALKS,
+    PREEMPTING,
+    a_budget_keeps_all_of_a_group_and_the_surplus_of_another_goes,
+    fill,
+    nominations_are_cleared_when_a_gang_cannot_start_any_more,
+    one_member_that_may_not_be_evicted_keeps_all_of_a_group,
+    urgent,
+)
 from tests.native_groups.minimum_walks import (
     MINIMUM_WALKS,
     a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
 )
 from tests.native_groups.topology_walks import TOPOLOGY_WALKS
 from tests.native_groups.walks import (
-    EVICTION_WALKS,
     GROUPS,
     PODS,
-    PREEMPTING,
     SECOND_SCHEDULER,
     VOLCANO_GROUPS,
     WALKS,
     GroupCluster,
-    fill,
     group,
     member,
     members,
-    one_member_that_may_not_be_evicted_keeps_all_of_a_group,
-    urgent,
 )
 
 pytestmark = pytest.mark.timeout(180)
@@ -50,9 +54,7 @@ _WALKS = [*WALKS, *MINIMUM_WALKS, *TOPOLOGY_WALKS]
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-@pytest.mark.parametrize(
-    "walk", _WALKS, ids=lambda walk: walk.__name__
-)
+@pytest.mark.parametrize("walk", _WALKS, ids=lambda walk: walk.__name__)
 async def test_on_a_real_api_server(
     walk: Walk,
     shards: int,
@@ -77,7 +79,9 @@ async def test_on_a_real_api_server(
     [
         *EVICTION_WALKS,
         one_member_that_may_not_be_evicted_keeps_all_of_a_group,
+        a_budget_keeps_all_of_a_group_and_the_surplus_of_another_goes,
         a_minimum_lowered_while_it_runs_makes_the_surplus_victims,
+        nominations_are_cleared_when_a_gang_cannot_start_any_more,
     ],
     ids=lambda walk: walk.__name__,
 )
