@@ -90,9 +90,11 @@ def native_group(
     """A PodGroup of Kubernetes' own of which ``minimum`` pods start together; None: basic."""
     policy: Item = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
     spec = {"schedulingPolicy": policy} | spec
-    return kube_object(
+    item = kube_object(
         "scheduling.k8s.io/v1beta1", "PodGroup", name, namespace=namespace, spec=spec
     )
+    item["metadata"]["finalizers"] = ["scheduling.k8s.io/podgroup-protection"]
+    return item
 
 
 def queue(name: str = "q", /, *, state: str = "Open", **spec: Any) -> Item:
