@@ -164,16 +164,17 @@ async def test_nobody_else_has_to_leave_while_the_first_victims_do(
 
         await gang.groups(group("vips", 1, priorityClassName="urgent"))
         await gang.pods(urgent("vip-0", "vips"))
-        first = await until(lambda: _some(leaving()))
+
+        async def both() -> list[str] | None:
+            names = await leaving()
+            return names if len(names) == 2 else None
+
+        first = await until(both)
         for _ in range(3):
             await gang.settle()
-        assert await leaving() == first and len(first) == 2
+        assert await leaving() == first
         await gang.until_bound_after_evictions("vip-0")
         assert len(await gang.bound()) == 3
-
-
-async def _some(names: Awaitable[list[str]]) -> list[str] | None:
-    return await names or None
 
 
 async def test_health_and_doctor_name_the_kinds_that_the_server_has(
