@@ -73,15 +73,17 @@ class Cluster:
         tiers: Sequence[Sequence[Named]] = (),
         actions: Sequence[str] = ("allocate",),
         arguments: Mapping[str, dict[str, object]] | None = None,
+        makers: Mapping[str, Maker] | None = None,
         mode: Mode = Mode.NONE,
         now: float = 0.0,
     ) -> None:
-        """``plugins`` are one tier; ``tiers`` gives several. ``arguments``: of actions, by name."""
+        """``plugins`` are one tier; ``tiers`` gives several. ``arguments``: of actions, by name.
+        ``makers``: classes of your own plugins that are named with arguments."""
         self.now = now
         self.mode = mode
         self.world = World(mode=mode, now=now)
         self.slots = Slots()
-        self._makers: dict[str, Maker] = {}
+        self._makers: dict[str, Maker] = dict(makers or {})
         named = [list(plugins), *map(list, tiers)]
         self.policy = Policy(
             actions=tuple(actions),

@@ -19,10 +19,14 @@ PARENT = "week"
 """The queue above all others under KAI's rules."""
 
 
-def setup(week: Week, cluster: Cluster, dialect: Dialect) -> list[Item]:
-    """Everything that exists before the first job."""
+def setup(
+    week: Week, cluster: Cluster, dialect: Dialect, queues: Sequence[Item] = ()
+) -> list[Item]:
+    """Everything that exists before the first job. ``queues``: in place of equal ones."""
     names = sorted(set(queue_names(week).values()))
-    if dialect is Dialect.KAI:
+    if queues:
+        queues = list(queues)
+    elif dialect is Dialect.KAI:
         queues = [kai_queue(PARENT), *(kai_queue(name, PARENT, gpu=UNLIMITED) for name in names)]
     else:
         queues = [manifest("Queue", name, {"weight": 1}) for name in names if name != "default"]

@@ -8,7 +8,7 @@ after one second comes ``speedup`` seconds of the week later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -147,8 +147,11 @@ def play(
     policy: Policy,
     settings: RunSettings,
     step: Callable[[float], None] = lambda _: None,
+    *,
+    queues: Sequence[Item] = (),
 ) -> Played:
-    """Play a fitted week to its end. Raises :class:`WeekError` if some jobs never start, or
+    """Play a fitted week to its end. ``queues``: objects in place of equal queues, each with a name
+    that the week has, or a parent of those. Raises :class:`WeekError` if some jobs never start, or
     the service refuses a node or a priority."""
     submit = np.zeros(len(week)) if settings.backlog else week.submit
     record = PodRecord(list(cluster.name))
@@ -156,12 +159,12 @@ def play(
     watch = None
     if settings.receipts:
         watch = WaitWatch(simulation.core, lambda: simulation.incarnation.registry)
-    objects = setup(week, cluster, policy.dialect)
+    objects = setup(week, cluster, policy.dialect, queues)
     _check_objects(objects, policy.dialect)
     simulation.submit(objects)
-    queues = queue_names(week)
+    names = queue_names(week)
     for moment, rows in groupby(range(len(week)), key=lambda row: float(submit[row])):
-        items = jobs(week, list(rows), queues)
+        items = jobs(week, list(rows), names)
         simulation.submit(items, at=FIRST_ARRIVAL + moment / settings.speedup)
     origin = simulation.timeline.now + FIRST_ARRIVAL
     last = origin + float(submit[-1]) / settings.speedup
@@ -178,8 +181,8 @@ def play(
         still = record.started == before == record.ended and until > last
         idle = idle + 1 if still else 0
     core = simulation.core
-    names = {jid: state.job.name for jid, state in core.order.jobs.items()}
-    runs = record.runs(names, origin=origin, speedup=settings.speedup)
+    numbered = {jid: state.job.name for jid, state in core.order.jobs.items()}
+    runs = record.runs(numbered, origin=origin, speedup=settings.speedup)
     status = core.status()
     played = played_week(week, cluster, settings, submit=submit, runs=runs, status=status)
     if watch is None:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def lab(
     *,
     week: Annotated[
-        Path,
+        Path | None,
         typer.Argument(help="Jobs: CSV (.gz too) or Standard Workload Format", metavar="WEEK"),
-    ],
+    ] = None,
     policy: Annotated[
         list[Path] | None,
         typer.Option(
@@ -41,9 +41,13 @@ def lab(
         str, typer.Option("--shards", metavar="N,...", help="Numbers of shards")
     ] = "1",
     seeds: Annotated[
-        str,
-        typer.Option("--seeds", metavar="N,...", help="Seeds; each delays the messages anew"),
-    ] = "1,2,3",
+        str | None,
+        typer.Option(
+            "--seeds",
+            metavar="N,...",
+            help="Seeds; each delays the messages anew [default: 1,2,3, or the paper's]",
+        ),
+    ] = None,
     mode: ModeOption = ModeChoice.SOFT,
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, max=MOST_NODES, help="Number of equal nodes")
@@ -160,6 +164,23 @@ def lab(
             help="Also write receipts.jsonl, with what each job waited for: see quadrant receipt",
         ),
     ] = False,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            "--paper",
+            metavar="NAME",
+            help="In place of a week: measure a published table again (fgd); --data, "
+            "--seeds, --processes and --output count",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="FOLDER",
+            help="Folder with the traces of papers, one folder each [default: ../shared/data]",
+        ),
+    ] = None,
     processes: Annotated[
         int, typer.Option("--processes", min=0, help="Runs side by side; 0 is one per processor")
     ] = 0,
@@ -182,7 +203,13 @@ def lab(
       quadrant lab week.csv --guard 'wait.p99 <= 3600' --fewest-nodes
 
       quadrant lab week.csv --again summary.json
+
+      quadrant lab --paper fgd
     """
+    workers = processes or os.cpu_count() or 1
+    if paper is not None or week is None:
+        _paper(paper, week, data=data, seeds=seeds, processes=workers, output=output)
+        return
     from laboratory.lab.guard import MeasureGuard, check_guards
     from laboratory.lab.play import RunSettings
     from laboratory.lab.week import WeekError, dropped_text
@@ -194,7 +221,7 @@ def lab(
         raise CommandError("--receipts is written beside the report; add --out", code=EXIT_USAGE)
     if search is not None or fewest_nodes:
         _check_question(search, fewest_nodes=fewest_nodes, again=again, cluster=cluster, out=out)
-    found, workers = None, processes or os.cpu_count() or 1
+    found = None
     with as_command_errors(WeekError):
         guards = [MeasureGuard.parse(text) for text in guard or ()]
         if again is not None:
@@ -206,7 +233,7 @@ def lab(
                 _cluster(cluster, nodes, gpus_per_node, cores_per_node),
                 policy or (),
                 shards=_numbers(shards, "--shards", 256),
-                seeds=_numbers(seeds, "--seeds", 2**31),
+                seeds=_numbers(seeds or "1,2,3", "--seeds", 2**31),
                 settings=RunSettings(mode=mode.value, speedup=speedup, backlog=backlog),
                 allow_dropped=allow_dropped,
             )
@@ -290,6 +317,25 @@ def _tell(
             print_table(experiment, compared)
     if broken := broken_guards(guards, compared):
         raise CommandError("\n".join(f"guard broken: {line}" for line in broken))
+
+
+def _paper(
+    name: str | None,
+    week: Path | None,
+    *,
+    data: Path | None,
+    seeds: str | None,
+    processes: int,
+    output: Output,
+) -> None:
+    from laboratory.cli.lab.paper import print_paper
+
+    if name is None:
+        raise CommandError("there is no WEEK; name a file of jobs, or a --paper", code=EXIT_USAGE)
+    if week is not None:
+        raise CommandError("--paper has its own data; leave WEEK out", code=EXIT_USAGE)
+    chosen = None if seeds is None else _numbers(seeds, "--seeds", 2**31)
+    print_paper(name, data, chosen, processes, output)
 
 
 def _source(

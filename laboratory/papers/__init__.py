@@ -1,0 +1,1 @@
+"""Tables that others published, measured again: published and ours side by side."""

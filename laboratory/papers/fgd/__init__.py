@@ -1,0 +1,1 @@
+"""FGD (Weng and others, ATC 2023): six policies for shares of GPUs, on the cluster of openb."""
