@@ -73,7 +73,7 @@ class ViewStatement:
         level: Level,
         kind: int,
         devices: Things = (),
-    ) -> None:
+    ) -> TaskPlace:
         """Put a task on a row: ALLOCATE takes idle capacity, NOMINATE future capacity."""
         view = self._view
         cls = view.classes[cid].with_devices(devices)
@@ -84,6 +84,14 @@ class ViewStatement:
         version, spec = view.version.item(row), view.spec.item(row)
         place = TaskPlace(kind, cid, group, task, row, version, spec, level, cls, devices)
         self.operations.append(place)
+        return place
+
+    def cut(self, at: int) -> ViewStatement:
+        """Keep the first operations; return a statement with the others, still in effect."""
+        rest = ViewStatement(self._view)
+        rest.operations = self.operations[at:]
+        del self.operations[at:]
+        return rest
 
     def withdraw(self, cls: TaskClass, row: int) -> None:
         """Take a nomination of one task off a row."""

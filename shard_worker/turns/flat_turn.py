@@ -104,15 +104,23 @@ class FlatTurns:
 
     def place(self, turn: Turn) -> PlacedTurn:
         """Place a turn as :func:`place` does."""
-        example = self._example
-        if example is not None and example.is_like(turn) and (placed := example.repeat(turn)):
-            return placed
+        statement = ViewStatement(self._view)
+        if (again := self.repeat(turn, statement)) is not None:
+            return PlacedTurn(statement, core=[again])
         self._example = None
         attempt = _Attempt(turn, session=self._session, view=self._view, classes=self._classes)
         placed = _placed(attempt)
         if turn.total == 1 and not turn.nominated and attempt.ready and not placed.displaced:
             self._example = attempt
         return placed
+
+    def repeat(self, turn: Turn, statement: ViewStatement) -> TaskPlace | None:
+        """Place the one task of a turn like the last one on an idle node, within this statement;
+        None where it is not like that one, or there is no such node."""
+        example = self._example
+        if example is None or not example.is_like(turn):
+            return None
+        return example.repeat(turn.runs[0], statement)
 
 
 class _Attempt:
@@ -188,15 +196,28 @@ class _Attempt:
             and turn.total == 1
             and not turn.nominated
             and turn.jid not in self.view.nominations
+            and turn.runs[0].cid in self.view.classes
         )
 
-    def repeat(self, turn: Turn) -> PlacedTurn | None:
+    def repeat(self, run: TaskRun, statement: ViewStatement) -> TaskPlace | None:
         """Place the one task of a like turn on an idle node; None where there is none."""
-        run = turn.runs[0]
-        self.turn, self.statement = turn, ViewStatement(self.view)
-        if not self._place(run, self.classes.get(run.cid), run.tasks[0], now=True):
+        compiled = self.classes.get(run.cid)
+        choice = pick(compiled)
+        if choice is None or not is_idle(choice[1]):
             return None
-        return PlacedTurn(self.statement, core=self.statement.placed())
+        row, level = choice
+        chosen = compiled.devices_at(row)
+        if chosen is None or not chosen[1]:
+            return None
+        return statement.place(
+            cid=run.cid,
+            group=run.group,
+            task=run.tasks[0],
+            row=row,
+            level=level,
+            kind=ALLOCATE,
+            devices=chosen[0],
+        )
 
     # --- counting before trying ---------------------------------------------------------------
 

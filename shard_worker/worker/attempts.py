@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shard_worker.inquiry.turn_steps import commit_step, placement_step
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.turns.flat_turn import PlacedTurn
 from shared.messages import messages
 from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Answer, Turn, Verdict
@@ -44,6 +45,18 @@ class Attempt:
     repairs: int = 0
     tally: Tally = field(default_factory=Tally)
 
+    @property
+    def turns(self) -> list[Turn]:
+        return [self.turn]
+
+    @property
+    def messages(self) -> list[messages.Statement]:
+        return [self.message]
+
+    @property
+    def statement(self) -> ViewStatement:
+        return self.placed.statement
+
     def note_verdict(self, answer: Answer, *, attempts: int) -> None:
         """Add the statement and the ledger's answer to the steps of a traced turn."""
         victims = sum(len(run.tasks) for run in self.message.evictions)
@@ -51,3 +64,29 @@ class Attempt:
             placement_step(self.placed, victims=victims),
             commit_step(answer, attempt=self.repairs + 1, attempts=attempts),
         )
+
+
+@dataclass(slots=True)
+class LikeRun:
+    """Like turns of one-task jobs, placed one after the other: each has a statement of its own,
+    which is accepted or refused by itself."""
+
+    turns: list[Turn]
+    messages: list[messages.Statement]
+    statement: ViewStatement
+    """What all of them did on the view: an operation each."""
+
+    @property
+    def operations(self) -> int:
+        return len(self.turns)
+
+    def cut(self, at: int) -> LikeRun:
+        """Keep the first turns; return a run of the others."""
+        rest = LikeRun(self.turns[at:], self.messages[at:], self.statement.cut(at))
+        del self.turns[at:], self.messages[at:]
+        return rest
+
+    def apart(self, at: int) -> Attempt:
+        """One of its turns, which was rolled back with the run."""
+        none = self.statement.cut(self.statement.checkpoint)
+        return Attempt(self.turns[at], PlacedTurn(none), self.messages[at], operations=1)

@@ -20,14 +20,14 @@ from shard_worker.framework.session import Session
 from shard_worker.inquiry.findings import InquiryFinding
 from shard_worker.inquiry.inquiry import Inquiry, examine
 from shard_worker.inquiry.turn_steps import placement_step, steps_before
-from shard_worker.placement.statement import runs_of
+from shard_worker.placement.statement import TaskPlace, ViewStatement, runs_of
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.turns.flat_turn import FlatTurns, PlacedTurn
 from shard_worker.turns.session_turn import SessionPlaced, SessionTurns
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.attempts import Attempt, Tally
+from shard_worker.worker.attempts import Attempt, LikeRun, Tally
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.instructions import CommitBatchRequest, Instruction, Outcomes
 from shard_worker.worker.limits import INQUIRY_CLASSES, WorkerLimits
@@ -103,8 +103,8 @@ class Worker:
         self._elapsed: Callable[[], float] = lambda: 0.0
         self._sessions = 0
         """Number of calls with turns: each is one pass over the view."""
-        self._waiting: deque[Attempt] = deque()
-        self._flying: list[Attempt] = []
+        self._waiting: deque[Attempt | LikeRun] = deque()
+        self._flying: list[Attempt | LikeRun] = []
         self._batch: CommitBatch | None = None
         self._flat = FlatTurns(session=session, view=view, classes=self.classes)
         self._turns = SessionTurns(self._open_session, view=view, mode=mode, ask=ask)
@@ -135,15 +135,22 @@ class Worker:
         self._now, self._elapsed = now, elapsed
         self._sessions += bool(turns)
         outcomes: list[Outcome] = []
+        run: LikeRun | None = None
         for turn in turns:
             if turn.jid == NOBODY:
                 outcomes += self._shuffle(turn)
+                run = None
                 continue
-            attempt = self._try(turn, Tally())
+            if run is None:
+                run = LikeRun([], [], ViewStatement(self.view))
+            attempt = self._repeat(turn, run) or self._try(turn, Tally())
             if isinstance(attempt, Outcome):
                 outcomes.append(attempt)
-            else:
+            elif attempt is not run:
                 self._waiting.append(attempt)
+                run = None
+            elif len(run.turns) == 1:
+                self._waiting.append(run)
         return self._instructions(outcomes)
 
     def on_reply(self, reply: CommitReply) -> list[Instruction]:
@@ -153,24 +160,20 @@ class Worker:
             return []
         self._figures.replays += reply.replayed
         if reply.verdict not in ACCEPTED:
-            for _ in attempts:
+            for _ in batch.statements:
                 self._figures.judged(reply.verdict)
             return self._fence()
         self._batch, self._flying = None, []
         # All of them, accepted ones too, whose operations come back within the fresh rows. What is
         # placed again below then sees what others have taken.
         for attempt in attempts:
-            attempt.placed.statement.rollback()
+            attempt.statement.rollback()
         self.view.set_rows(reply.fresh)
         outcomes: list[Outcome] = []
-        again: list[Attempt] = []
-        for attempt, answer in zip(attempts, reply.answers, strict=True):
-            if attempt.turn.traced:
-                attempt.note_verdict(answer, attempts=self.limits.repairs + 1)
-            if answer.verdict in ACCEPTED:
-                outcomes.append(self._accepted(attempt, answer))
-                continue
-            decided = self._refused(attempt, answer.verdict)
+        again: list[Attempt | LikeRun] = []
+        judged = ((attempt, at) for attempt in attempts for at in range(len(attempt.turns)))
+        for (attempt, at), answer in zip(judged, reply.answers, strict=True):
+            decided = self._judged(attempt, at, answer)
             if isinstance(decided, Outcome):
                 outcomes.append(decided)
             else:
@@ -206,13 +209,13 @@ class Worker:
     @property
     def open_turns(self) -> int:
         """Number of turns that were placed and are not decided."""
-        return len(self._waiting) + len(self._flying)
+        return sum(len(attempt.turns) for attempt in (*self._waiting, *self._flying))
 
     def validate(self) -> None:
         """Raise AssertionError if the worker's own records do not agree."""
         assert (self._batch is None) == (not self._flying), "a batch without its statements"
         if self._batch is not None:
-            flying = [attempt.message for attempt in self._flying]
+            flying = [message for attempt in self._flying for message in attempt.messages]
             assert self._batch.statements == flying, "the batch changed after it was sent"
             assert self._batch.sequence == self._sequence, "a batch of another sequence"
             size = sum(attempt.operations for attempt in self._flying)
@@ -232,6 +235,21 @@ class Worker:
                 return self._place(turn, tally, repairs)
         except Exception as error:
             return self._raised(turn, plugin_error(self.session, error), tally)
+
+    def _repeat(self, turn: Turn, run: LikeRun) -> LikeRun | Outcome | None:
+        """Add a turn to the run where it is like the one before it; None where it is to be tried by
+        itself. What a plugin raises is the outcome, as in :meth:`_try`."""
+        if turn.traced or turn.world:
+            return None
+        try:
+            place = self._flat.repeat(turn, run.statement)
+        except Exception as error:
+            return self._raised(turn, plugin_error(self.session, error), Tally())
+        if place is None:
+            return None
+        run.turns.append(turn)
+        run.messages.append(self._of_one(turn, place))
+        return run
 
     def _raised(self, turn: Turn, error: PluginError, tally: Tally) -> Outcome:
         """The outcome of a turn in which a plugin raised: nothing fits until something changes."""
@@ -319,6 +337,15 @@ class Worker:
             in_part=self._in_part,
         )
 
+    def _of_one(self, turn: Turn, place: TaskPlace) -> messages.Statement:
+        """:meth:`_statement` of one task on an idle node."""
+        kind, cid, group, task, row, version, spec, level, _, devices = place
+        run = Run(kind, cid, group, [task], [row], [version], [spec], [int(level)], devices)
+        jid, job_version, qid, priority = turn.jid, turn.job_version, turn.qid, turn.priority
+        return messages.Statement(
+            jid, job_version, qid, priority, [run], [], [], [], in_part=self._in_part
+        )
+
     # --- committing ---------------------------------------------------------------------------
 
     def _instructions(self, outcomes: list[Outcome]) -> list[Instruction]:
@@ -332,12 +359,19 @@ class Worker:
         if self._epoch is None:
             raise RuntimeError("worker got turns before begin(epoch, run_id)")
         room = self.limits.batch_operations
-        attempts: list[Attempt] = []
-        while self._waiting and (not attempts or self._waiting[0].operations <= room):
-            attempt = self._waiting.popleft()
+        attempts: list[Attempt | LikeRun] = []
+        while self._waiting and (not attempts or room > 0):
+            attempt = self._waiting[0]
+            if isinstance(attempt, LikeRun) and attempt.operations > room:
+                self._waiting[0] = attempt.cut(room)
+            elif not attempts or attempt.operations <= room:
+                self._waiting.popleft()
+            else:
+                break
             attempts.append(attempt)
             room -= attempt.operations
-            self._figures.operations.observe(attempt.operations)
+            statements = len(attempt.turns)
+            self._figures.operations.observe(attempt.operations // statements, statements)
         self._sequence += 1
         self._flying = attempts
         self._batch = CommitBatch(
@@ -345,7 +379,7 @@ class Worker:
             epoch=self._epoch,
             sequence=self._sequence,
             run_id=self._run_id,
-            statements=[attempt.message for attempt in attempts],
+            statements=[message for attempt in attempts for message in attempt.messages],
         )
         return self._batch
 
@@ -354,13 +388,41 @@ class Worker:
         attempts = [*self._flying, *self._waiting]
         self._flying, self._batch = [], None
         self._waiting.clear()
+        outcomes: list[Outcome] = []
         for attempt in attempts:
-            attempt.placed.statement.rollback()
+            attempt.statement.rollback()
             self._figures.waste("epoch", attempt.operations)
-        outcomes = [self._outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
+            tally = attempt.tally if isinstance(attempt, Attempt) else Tally()
+            outcomes += [self._outcome(t, OutcomeCode.FENCED, tally) for t in attempt.turns]
         return [Outcomes(outcomes)] if outcomes else []
 
     # --- answers ------------------------------------------------------------------------------
+
+    def _judged(self, attempt: Attempt | LikeRun, at: int, answer: Answer) -> Attempt | Outcome:
+        """Take the ledger's answer to one statement: of a run, the one at this place."""
+        if isinstance(attempt, LikeRun):
+            if answer.verdict in ACCEPTED:
+                return self._bound(attempt.messages[at], answer.verdict)
+            attempt = attempt.apart(at)
+        if attempt.turn.traced:
+            attempt.note_verdict(answer, attempts=self.limits.repairs + 1)
+        if answer.verdict in ACCEPTED:
+            return self._accepted(attempt, answer)
+        return self._refused(attempt, answer.verdict)
+
+    def _bound(self, message: messages.Statement, verdict: Verdict) -> Outcome:
+        """:meth:`_accepted` of one task on an idle node, at the first attempt."""
+        self.view.nominations.pop(message.jid, None)
+        self._figures.judged(verdict)
+        return Outcome(
+            jid=message.jid,
+            code=OutcomeCode.PLACED,
+            placements=[Placement.of(message.core[0])],
+            reasons={},
+            committed=1,
+            rechecked=int(verdict is Verdict.RECHECKED),
+            session=self._sessions,
+        )
 
     def _accepted(self, attempt: Attempt, answer: Answer) -> Outcome:
         turn, message = attempt.turn, attempt.message

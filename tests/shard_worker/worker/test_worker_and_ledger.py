@@ -215,8 +215,10 @@ class WorkersWorld:
             assert late.verdict is Verdict.EPOCH
         truth = at_once(self.ledger.read_tasks(list(self.jobs)))
         waits = at_once(self.ledger.snapshot()).nominations
-        elsewhere = {a.turn.jid for s in self.shards.values() for a in s.worker._flying}
-        elsewhere |= {a.turn.jid for s in self.shards.values() for a in s.worker._waiting}
+        elsewhere = {t.jid for s in self.shards.values() for a in s.worker._flying for t in a.turns}
+        elsewhere |= {
+            t.jid for s in self.shards.values() for a in s.worker._waiting for t in a.turns
+        }
         for job in self.jobs.values():
             if job.jid in elsewhere:
                 continue
