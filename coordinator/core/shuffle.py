@@ -57,8 +57,7 @@ class Shuffling:
             action="shuffle",
             world=world,
         )
-        state.waiting.append(turn)
-        state.outstanding += 1
+        self._dispatcher.queue(shard, turn)
 
     def outcome(self, outcome: Outcome) -> None:
         """Apply the outcome of one job's part of a shuffle: it evicts in the name of that job
