@@ -103,7 +103,7 @@ class _Probe:
         cluster = self.shape(nodes)
         cut = self.week.cut(int(cluster.gpus.max(initial=0)))
         if lost := int(cluster.without_room(cut).sum()):
-            return f"{lost:,} jobs do not fit {nodes:,} nodes even if they are empty"
+            return f"no room even without other jobs for {lost:,} of {len(cut):,} jobs"
         fit = fitted(self.week, cluster)
         check_guards(self.guards, fit, 1)
         experiment = Experiment(

@@ -89,7 +89,7 @@ def test_jobs_without_room_need_more_nodes() -> None:
     week = Week.of(submit=[0], duration=[60], gpus=[8])
     found = fewest_nodes(week, ["wait.p99 <= 60"], FOUR_GPUS, nodes=1, seeds=(1,))
     assert found.nodes == 2
-    assert found.tried[0].broken == "1 jobs do not fit 1 nodes even if they are empty"
+    assert found.tried[0].broken == "no room even without other jobs for 1 of 1 jobs"
 
 
 @pytest.mark.parametrize(
