@@ -120,14 +120,16 @@ class DomainSearch:
     def _in_order(self, domains: list[HyperDomain]) -> list[tuple[HyperDomain, float]]:
         """The domains by an upper bound of the job's score there, best first.
 
-        The bound is known only if a single sub job is placed whole and scores do not depend on
-        other placements; otherwise it is infinite and the order stays.
+        The bound is known only if a single sub job is placed whole and at once, and scores do not
+        depend on other placements; otherwise it is infinite and the order stays.
         """
-        subs = self.sheet.queued
+        subs = [sheet.sub for sheet in self.sheet.queued]
         whole = len(subs) == 1 and self.job.minimum >= len(self.job.tasks)
-        if not whole or len(domains) < 2 or not self.ssn.scored_alone(subs[0].sub):
+        # Beyond its minimum a sub job is placed in further rounds, each with a score of its own.
+        at_once = whole and subs[0].minimum >= len(subs[0].tasks)
+        if not at_once or len(domains) < 2 or not self.ssn.scored_alone(subs[0]):
             return [(domain, math.inf) for domain in domains]
-        sub = subs[0].sub
+        sub = subs[0]
         below = {
             domain.name: list(chain(*self.ssn.sub_job_gradients(sub, domain, Purpose.ALLOCATE)))
             for domain in domains

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from shard_worker.dialects.volcano.actions.allocate import admitted, execute
@@ -186,6 +186,7 @@ def test_no_domain_is_counted_out_in_which_the_job_had_a_place(
 
 
 @settings(max_examples=examples(30))
+@example([[(1, 0), (2, 0)], [(2, 0)]], Wanted(((2, 1),), 1, 0, 0, 0, None, True, 0))
 @given(racks, wanted)
 def test_trying_the_best_first_finds_what_trying_all_finds(
     shape: list[list[tuple[int, int]]], job: Wanted
