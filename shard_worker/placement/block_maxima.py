@@ -77,7 +77,11 @@ class BlockMaxima:
         for block, where in zip(blocks.tolist(), some.argmax(axis=1).tolist(), strict=True):
             self._where[block] = where
 
-    def top(self) -> tuple[int, float]:
-        """(row, key) of the highest key; the key is NEVER where no row can be picked."""
+    def top(self, rows: NDArray[np.intp] | None = None) -> tuple[int, float]:
+        """(row, key) of the highest key, of these ``rows`` (ascending, at least one) or of all; the
+        key is NEVER where no row can be picked."""
+        if rows is not None:
+            row = rows.item(int(self._keys[rows].argmax()))
+            return row, self._keys.item(row)
         block = int(self._best.argmax())
         return (block << self._shift) + self._where[block], self._best.item(block)

@@ -8,6 +8,9 @@ other shards' nodes are no candidates; only in mode soft all four levels exist.
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shard_worker.placement.block_maxima import UNPICKABLE
 from shard_worker.placement.task_class import IDLE, Compiled
 from shared.messages.messages import Level
@@ -16,9 +19,10 @@ FITS_NOW = IDLE / 2
 """Keys above it belong to rows that fit now: scores stay far below, IDLE plus a score far above."""
 
 
-def pick(compiled: Compiled) -> tuple[int, Level] | None:
-    """The row for the next task of a class and its level; None where no node takes it, ever."""
-    row, key = compiled.own.top()
+def pick(compiled: Compiled, rows: NDArray[np.intp] | None = None) -> tuple[int, Level] | None:
+    """The row for the next task of a class and its level, of ``rows`` (ascending, at least one) or
+    of all; None where no node takes it, ever."""
+    row, key = compiled.own.top(rows)
     level = None if key == UNPICKABLE else compiled.by_score(row)
     if level is not None:
         return row, level
@@ -28,7 +32,7 @@ def pick(compiled: Compiled) -> tuple[int, Level] | None:
     # hard).
     if compiled.other is None:
         return None if key == UNPICKABLE else (row, Level.FUTURE_OWN)
-    other_row, other_key = compiled.other.top()
+    other_row, other_key = compiled.other.top(rows)
     if other_key > FITS_NOW:
         return other_row, Level.IDLE_OTHER
     if key != UNPICKABLE:

@@ -1,4 +1,4 @@
-"""Plain task classes in a session: the best node of all, maintained by the rows that changed.
+"""Plain task classes in a session: the best node, maintained by the rows that changed.
 
 A class is plain if a node's suitability depends on the class and that one node alone. The
 anti-affinity of other pods is checked for the chosen row only. Then the evaluation of turns without
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shard_worker.framework.extension_points import (
     BATCH_NODE_ORDER,
@@ -46,15 +47,18 @@ class PlainClasses:
         )
         self._plain: dict[int, bool] = {}
 
-    def choose(self, task: TaskInfo) -> tuple[int, Level] | None:
-        """The best row of all, as :func:`shard_worker.placement.candidates.choose` gives it; None
-        if the class is not plain, no row takes it, or other pods' terms speak against it."""
+    def choose(
+        self, task: TaskInfo, rows: NDArray[np.intp] | None = None
+    ) -> tuple[int, Level] | None:
+        """The best row of all, or of ``rows`` (ascending, at least one), as
+        :func:`shard_worker.placement.candidates.choose` gives it; None if the class is not plain,
+        no row takes it, or other pods' terms speak against it."""
         ssn = self._ssn
         # A class says what a task asks for; an annotation may make two tasks of one class differ
         # for a rule.
         if is_marked(ssn, task) or not self._is_plain(task):
             return None
-        choice = pick(self._classes.get(task.cid))
+        choice = pick(self._classes.get(task.cid), rows)
         if choice is None or self._others_prefer(task):
             return None
         checks = (

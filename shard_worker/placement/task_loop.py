@@ -63,6 +63,7 @@ class Filling:
         self.sub = sheet.sub
         self.tree = None if self.sub.topology is None else tree
         self.within = within
+        self.rows = None if within is None else np.flatnonzero(within)
         self.cache = ErrorCache(ssn, "allocate")
         self.found = FillResult()
 
@@ -123,12 +124,14 @@ class Filling:
         return False
 
     def _put_plain(self, task: TaskInfo) -> bool:
-        """Place a task of a plain class on the best of all nodes, as :func:`choose` would."""
-        # The best of all nodes may be outside the domain. Of a role with several classes the error
-        # cache decides, as in Volcano, which the compiled class does not know.
-        if self.within is not None or task.role.name in self.sheet.mixed:
+        """Place a task of a plain class on the best node of its domain, as :func:`choose` would."""
+        # What the compiled class does not know: scores by where the rest of a sub job is, and of a
+        # role with several classes the error cache, which decides as in Volcano.
+        if self.sub.topology is not None or task.role.name in self.sheet.mixed:
             return False
-        choice = plain_classes(self.ssn).choose(task)
+        if self.rows is not None and not len(self.rows):
+            return False
+        choice = plain_classes(self.ssn).choose(task, self.rows)
         if choice is None:
             return False
         self._put(task, choice[0], now=is_idle(choice[1]))

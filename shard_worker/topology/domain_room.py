@@ -80,9 +80,14 @@ class DomainRoom:
         return self._ssn.world.view.slot_name(slot)
 
 
-def room_per_row(ssn: Session, cls: TaskClass, reach: Mask, *, now: bool = False) -> Ints:
-    """How many tasks of the class fit each row, at most; none out of ``reach``. ``now``: without
-    the room of tasks that are leaving."""
+def room_per_row(ssn: Session, cls: TaskClass, reach: Mask) -> Ints:
+    """How many tasks of the class fit each row, at most; none out of ``reach``."""
+    return rooms_per_row(ssn, cls, reach)[0]
+
+
+def rooms_per_row(ssn: Session, cls: TaskClass, reach: Mask) -> tuple[Ints, Ints]:
+    """:func:`room_per_row`, and the same without the room of tasks that are leaving. One array
+    twice where none is."""
     world = ssn.world
     # Static checks alone. Those that depend on neighbours change with every placement, and leaving
     # one out only makes the bound larger (decision 0030).
@@ -90,13 +95,22 @@ def room_per_row(ssn: Session, cls: TaskClass, reach: Mask, *, now: bool = False
     for hook in ssn.rules(PREDICATE):
         for _, mask in hook.fn(cls, world.view):
             passes &= mask
-    room = np.full(world.size, np.iinfo(np.int32).max, np.int64)
+    later = np.where(passes, np.int64(np.iinfo(np.int32).max), 0)
+    now: Ints | None = None
     for slot, amount in cls.requests:
-        free = world.future_idle(slot)
-        np.minimum(room, (np.minimum(free, world.idle(slot)) if now else free) // amount, out=room)
+        free, idle = world.future_idle(slot), world.idle(slot)
+        fits = free // amount
+        if now is None and (free > idle).any():
+            now = later.copy()
+        if now is not None:
+            np.minimum(now, np.minimum(fits, idle // amount), out=now)
+        np.minimum(later, fits, out=later)
     if cls.things:
-        np.minimum(room, world.view.things.counts(cls.things, world.size)[now], out=room)
-    return np.where(passes, np.maximum(room, 0), 0)
+        fits, fits_now = world.view.things.counts(cls.things, world.size)
+        now = np.minimum(later if now is None else now, fits_now)
+        np.minimum(later, fits, out=later)
+    np.maximum(later, 0, out=later)
+    return later, later if now is None else np.maximum(now, 0, out=now)
 
 
 def alike(tasks: Iterable[TaskInfo]) -> Alike:
