@@ -27,6 +27,7 @@ from laboratory.workloads.generators import (
 from laboratory.workloads.manifests import kai_queue, manifest
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL
 from shared.model.gpu_request import FRACTION
+from shared.model.groups import NATIVE
 from shared.policy.model import Dialect
 
 CORES = 32
@@ -39,9 +40,12 @@ GANG_WIDTH = 10
 RACK_NODES, BLOCK_RACKS = 16, 25
 """Nodes of a rack, racks of a block. The lowest level is the rack; above blocks is the hall."""
 TOPOLOGY = "hall"
-LEVELS = ("hall", "block", "rack")
+RACK = "rack"
+LEVELS = ("hall", "block", RACK)
 RACK_GANG = 64
 """Pods of one GPU: two such gangs fill a rack."""
+NATIVE_RACK_NODES = 100
+"""Nodes of a rack of ``native``, whose shapes are those of kube-scheduler's own benchmark."""
 IDLE_PODS, IDLE_JOB = 35, 500
 """Pods of a node of ``idle``, and of one job."""
 IDLE_CORES = 48
@@ -178,6 +182,13 @@ def _racks(size: Size, dialect: Dialect) -> Iterator[Item]:
     yield manifest("KaiTopology", TOPOLOGY, {"levels": levels})
 
 
+def _labelled_racks(size: Size, dialect: Dialect) -> Iterator[Item]:
+    """Nodes with the label of their rack."""
+    for number, item in enumerate(_cores(size, dialect)):
+        item["metadata"]["labels"][RACK] = f"rack-{number // NATIVE_RACK_NODES}"
+        yield item
+
+
 def _wide_nodes(size: Size, dialect: Dialect) -> Iterator[Item]:
     """Nodes, and one queue that may have all of them."""
     del dialect
@@ -258,6 +269,36 @@ def _gangs_of_a_rack(size: Size) -> Iterator[Item]:
         yield manifest("KaiPodGroup", name, spec, namespace="default")
         for member in range(RACK_GANG):
             yield pod_manifest(f"{name}-{member}", template, annotations={GROUP_NAME: name})
+
+
+def _native_gangs(width: int, count: int) -> Iterator[Item]:
+    """Kubernetes' own PodGroups, each of whose pods have to be in one rack."""
+    template = pod_template(CPU, duration=None)
+    for number in range(count):
+        name = f"wide{width}-{number:04d}"
+        policy = {"gang": {"minCount": width}}
+        constraints = {"topology": [{"key": RACK}]}
+        spec = {"schedulingPolicy": policy, "schedulingConstraints": constraints}
+        yield manifest(NATIVE, name, spec, namespace="default")
+        grouped = template["spec"] | {"schedulingGroup": {"podGroupName": name}}
+        for member in range(width):
+            yield pod_manifest(f"{name}-{member}", template | {"spec": grouped})
+
+
+def _native_load(width: int, count: int, rate: float) -> Load:
+    """``count`` gangs in 5,000 nodes, and of other numbers as many in proportion. ``rate``: pods a
+    second that kube-scheduler's developers measured."""
+
+    def gangs(size: Size) -> int:
+        return size.nodes * count // 5_000
+
+    return Load(
+        f"gangs of {width:,}, each in one rack",
+        lambda size: _native_gangs(width, gangs(size)),
+        lambda size: gangs(size) * width,
+        prefix=f"default/wide{width}-",
+        goals={(Dialect.VOLCANO, 5_000): count * width / (5 * rate)},
+    )
 
 
 def _idle_tasks(size: Size) -> int:
@@ -401,6 +442,11 @@ SHAPES: Mapping[str, BenchShape] = {
                 goals={(Dialect.KAI, 10_000): 5.0},
             ),
         ),
+    ),
+    "native": BenchShape(
+        size=Size(5_000, 6_000),
+        cluster=_labelled_racks,
+        loads=(_native_load(4, 750, 630), _native_load(1_000, 3, 975)),
     ),
     "idle": BenchShape(
         size=Size(4_000, 140_000),

@@ -31,6 +31,7 @@ class BenchSize(StrEnum):
     RECLAIM_MANY = "reclaim-many"
     CONSOLIDATE = "consolidate"
     TOPOLOGY = "topology"
+    NATIVE = "native"
     IDLE = "idle"
     KUBERNETES = "kubernetes"
 
@@ -46,8 +47,10 @@ class BenchOptions:
             "one GPU on 500 nodes; fractions: 16,000 of half a GPU on 1,000; reclaim: 1,000 full "
             "nodes, and a gang that has a right to half of them; reclaim-many: 500 full nodes, and "
             "as many jobs as run; consolidate: 500 nodes with one GPU taken on each, and gangs of "
-            "ten whole nodes; topology: 10,000 nodes in racks, and 200 gangs of 64; idle: 140,000 "
-            "running pods; kubernetes: 5,000 nodes and 10,000 pods on a real API server",
+            "ten whole nodes; topology: 10,000 nodes in racks, and 200 gangs of 64; native: 5,000 "
+            "nodes in 50 racks, 750 of Kubernetes' own PodGroups of 4 pods and three of 1,000, "
+            "each in one rack; idle: 140,000 running pods; kubernetes: 5,000 nodes and 10,000 pods "
+            "on a real API server",
         ),
     ]
     other_nodes: Annotated[

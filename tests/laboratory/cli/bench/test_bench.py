@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,7 @@ def options(name: str, nodes: int | None = None, pods: int | None = None) -> Ben
         (options("reclaim", 1), "--nodes: none of reclaim's jobs fits on 1"),
         (options("consolidate", 10), "--nodes: none of consolidate's jobs fits on 10"),
         (options("topology", pods=5), "--pods: of topology"),
+        (options("native", 1666), "--nodes: none of native's jobs fits on 1,666"),
         (options("idle", pods=5), "--pods: of idle"),
     ],
 )
@@ -170,6 +172,20 @@ def test_the_command_takes_the_shapes_of_the_table() -> None:
     shape = SHAPES["idle"]
     assert size_of(options("idle"), shape) == shape.size
     assert size_of(options("idle", 7), shape).nodes == 7
+
+
+def test_each_gang_of_native_is_a_group_of_one_rack() -> None:
+    shape, size = SHAPES["native"], Size(1667, 0)
+    nodes = list(shape.cluster(size, Dialect.VOLCANO))
+    assert len({node["metadata"]["labels"]["rack"] for node in nodes}) == 17
+    for load, gangs, width in zip(shape.loads, (250, 1), (4, 1000), strict=True):
+        items = list(load.jobs(size))
+        groups = [item for item in items if item["kind"] == "PodGroup"]
+        pods = [item for item in items if item["kind"] == "Pod"]
+        assert (len(groups), len(pods), load.tasks(size)) == (gangs, gangs * width, gangs * width)
+        members = Counter(pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods)
+        assert members == {group["metadata"]["name"]: width for group in groups}
+        assert all(f"default/{name}".startswith(load.prefix) for name in members)
 
 
 def test_figures_say_under_which_policy_they_are() -> None:
