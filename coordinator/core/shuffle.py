@@ -57,7 +57,8 @@ class Shuffling:
             action="shuffle",
             world=world,
         )
-        self._dispatcher.queue(shard, turn)
+        state.waiting.append(turn)
+        state.outstanding += 1
 
     def outcome(self, outcome: Outcome) -> None:
         """Apply the outcome of one job's part of a shuffle: it evicts in the name of that job

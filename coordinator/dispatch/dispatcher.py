@@ -40,11 +40,6 @@ GATHERED_TASKS = 16
 """Fewer tasks (:func:`cost`) are gathered for one shard while their call waits. As many, or a turn
 that needs a session, wait for nothing."""
 
-CALL_TASKS = 128
-"""Tasks that one shard's next call takes before another shard gets any: a call costs as much as
-placing them. Spread evenly, a List of 500 pods made eight calls on 8 shards in the place of four,
-and a task cost the more the more shards there were (decision 0111)."""
-
 
 @dataclass(frozen=True, slots=True)
 class SendTurns:
@@ -76,10 +71,6 @@ class ShardState:
     """Tasks in turns that were sent or wait to be sent."""
     calls: dict[int, list[Turn]] = field(default_factory=dict)
     waiting: deque[Turn] = field(default_factory=deque)
-    gathered: int = 0
-    """What the turns that wait take (:func:`cost`)."""
-    sessions: int = 0
-    """How many of them need a session."""
     idle: Amounts = field(default_factory=dict)
     """Idle amounts of its nodes; an overfull node has none, not less than none."""
     nodes: int = 0
@@ -143,16 +134,10 @@ class Dispatcher:
         """Queue a turn for its home shard, which is returned; avoids the shards ``tried`` unless no
         other has a worker."""
         shard = self._home_of(turn, need, tried)
-        self.queue(shard, turn)
-        return shard
-
-    def queue(self, shard: int, turn: Turn) -> None:
-        """Queue a turn for this shard."""
         state = self.shards[shard]
         state.waiting.append(turn)
-        state.gathered += cost(turn)
-        state.sessions += bool(turn.world)
         state.outstanding += weight(turn)
+        return shard
 
     def ready(self) -> bool:
         """Whether any worker is up; turns are opened only then."""
@@ -176,7 +161,7 @@ class Dispatcher:
                 up,
                 key=lambda s: (
                     not _covers(s.idle, need),
-                    not self._fills_up(s, turn),
+                    not self._gathers(s),
                     s.outstanding,
                     s.shard,
                 ),
@@ -192,16 +177,9 @@ class Dispatcher:
 
     def _gathers(self, state: ShardState) -> bool:
         """Whether few turns wait for a call of the shard, so that it may wait for others."""
-        return bool(self._pace) and 0 < state.gathered < GATHERED_TASKS
-
-    def _fills_up(self, state: ShardState, turn: Turn) -> bool:
-        """Whether the shard's next call has room for a turn that would else begin one of another
-        shard: up to :data:`CALL_TASKS`, where nothing in it takes long and it goes out at once."""
-        if turn.world or state.calls or state.sessions:
-            return self._gathers(state)
-        if len(state.waiting) >= self._each(state):
+        if not self._pace or not 0 < len(state.waiting) < GATHERED_TASKS:
             return False
-        return bool(self._pace) and 0 < state.gathered < CALL_TASKS
+        return sum(map(cost, state.waiting)) < GATHERED_TASKS
 
     def next_due(self) -> float | None:
         """When to call :meth:`send` for what it holds back; None for never. While no worker is up
@@ -219,7 +197,8 @@ class Dispatcher:
                 and len(state.calls) < self.calls_in_flight
                 and (room := state.concurrency.limit - state.open_turns) > 0
             ):
-                each = self._each(state)
+                # A small limit makes small calls rather than few: they see fresher views.
+                each = -(-state.concurrency.limit // self.calls_in_flight)
                 if state.calls and not self._fills(state, each):
                     break
                 if waits and not state.calls and self._gathers(state):
@@ -230,11 +209,6 @@ class Dispatcher:
             self._sent_at = now
         return out
 
-    def _each(self, state: ShardState) -> int:
-        """Turns in a call of the shard. A small limit makes small calls rather than few: they see
-        fresher views."""
-        return -(-state.concurrency.limit // self.calls_in_flight)
-
     def _fills(self, state: ShardState, most: int) -> bool:
         """Whether the turns that wait make a full call. A worker takes up one call after the other,
         so that a small one behind it gains nothing, and a commit costs much whatever it carries
@@ -242,7 +216,7 @@ class Dispatcher:
         most = min(most, self.turns_per_call)
         if len(state.waiting) >= most:
             return True
-        return state.gathered >= self.tasks_per_call
+        return sum(map(cost, state.waiting)) >= self.tasks_per_call
 
     def nudge(self, shards: Iterable[int]) -> list[SendTurns]:
         """Calls without turns to the shards that have no call open, so that they read the log at
@@ -263,8 +237,6 @@ class Dispatcher:
             if turns and tasks + size > self.tasks_per_call:
                 break
             turns.append(state.waiting.popleft())
-            state.gathered -= size
-            state.sessions -= bool(turns[-1].world)
             tasks += size
         return self._sent(state, epoch, turns)
 
@@ -321,7 +293,7 @@ class Dispatcher:
         unsent = list(state.waiting)
         state.calls.clear()
         state.waiting.clear()
-        state.outstanding = state.gathered = state.sessions = 0
+        state.outstanding = 0
         state.epoch = None
         # The caller has claimed the shard's next epoch before: nothing of this worker can commit.
         state.fenced = True
@@ -403,10 +375,7 @@ class Dispatcher:
     # --- invariants ---------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Raise AssertionError where a sum over nodes or turns differs from a recomputed one."""
-        for state in self.shards.values():
-            assert state.gathered == sum(map(cost, state.waiting)), (state.shard, "gathered")
-            assert state.sessions == sum(bool(t.world) for t in state.waiting), state.shard
+        """Raise AssertionError where a sum over nodes differs from a recomputed one."""
         overfull: Amounts = {}
         idle: dict[int, Amounts] = {shard: {} for shard in self.shards}
         for row, amounts in self._node_idle.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.dispatch.dispatcher import CALL_TASKS, GATHERED_TASKS, Dispatcher
+from coordinator.dispatch.dispatcher import GATHERED_TASKS, Dispatcher
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch
 from tests.coordinator.dispatch.test_dispatch import turn
@@ -61,31 +61,9 @@ def test_much_work_is_shared_out(paced: Dispatcher) -> None:
     paced.route(turn(1), NEED)
     sent(paced, 10.0)
     for jid in (2, 3):
-        paced.route(turn(jid, tasks=CALL_TASKS), NEED)
+        paced.route(turn(jid, tasks=GATHERED_TASKS), NEED)
     paced.route(turn(4), NEED)
     assert sorted(sent(paced, 11.0)) == [(0, [2]), (1, [3]), (2, [4])]
-
-
-def test_turns_fill_a_call_before_another_shard_gets_any(paced: Dispatcher) -> None:
-    for jid in range(1, 5):
-        paced.route(turn(jid, tasks=CALL_TASKS // 2), NEED)
-    assert sorted(sent(paced, 10.0)) == [(0, [1, 2]), (1, [3, 4])]
-
-
-def test_sessions_are_shared_out_and_flat_turns_do_not_wait_behind_them(paced: Dispatcher) -> None:
-    for jid in (1, 2):
-        paced.route(replace(turn(jid), world=b"a turn context"), NEED)
-    paced.route(turn(3), NEED)
-    assert sorted(sent(paced, 10.0)) == [(0, [1]), (1, [2]), (2, [3])]
-
-
-def test_a_shard_that_places_turns_gets_few_more_before_the_others(paced: Dispatcher) -> None:
-    for jid in (1, 2, 3):
-        paced.route(turn(jid, tasks=CALL_TASKS + jid), NEED)
-    assert [call.shard for call in paced.send(10.0)] == [0, 1, 2]
-    for jid in (4, 5):
-        paced.route(turn(jid, tasks=GATHERED_TASKS), NEED)
-    assert [shard.gathered for shard in paced.shards.values()] == [GATHERED_TASKS] * 2 + [0]
 
 
 def test_a_delayed_call_is_not_due_without_workers(paced: Dispatcher) -> None:
