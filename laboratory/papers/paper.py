@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-NAMES = ("fgd",)
+NAMES = ("fgd", "kueue")
 """Each is the folder of this package with its module ``experiment``, and a file of results."""
 FORMAT = 1
 

@@ -169,7 +169,7 @@ def lab(
         typer.Option(
             "--paper",
             metavar="NAME",
-            help="In place of a week: measure a published table again (fgd); --data, "
+            help="In place of a week: measure a published table again (fgd, kueue); --data, "
             "--seeds, --processes and --output count",
         ),
     ] = None,

@@ -1,0 +1,1 @@
+"""Kueue's performance test: queues in cohorts that borrow, priorities and preemption."""
