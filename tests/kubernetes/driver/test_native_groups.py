@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -18,7 +19,7 @@ from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.identity import Identity
 from shared.settings.settings import load_settings
 from tests.kubernetes.definitions import install_volcano
-from tests.kubernetes.driver.harness import followed, pod_group, until
+from tests.kubernetes.driver.harness import Followed, followed, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
 from tests.native_groups.eviction_walks import (
@@ -177,6 +178,15 @@ async def test_nobody_else_has_to_leave_while_the_first_victims_do(
         assert len(await gang.bound()) == 3
 
 
+async def native_groups_of(quadrant: Followed) -> dict[str, Any]:
+    """What ``/health`` says of Kubernetes' own groups."""
+    async with aiohttp.ClientSession() as session:
+        answer = await session.get(f"{quadrant.service.url}/health")
+        checks = {check["name"]: check for check in (await answer.json())["checks"]}
+    result: dict[str, Any] = checks["native_groups"]
+    return result
+
+
 async def test_health_and_doctor_name_the_kinds_that_the_server_has(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
@@ -190,11 +200,9 @@ async def test_health_and_doctor_name_the_kinds_that_the_server_has(
             return text if "native_groups" in text else None
 
         assert "CompositePodGroup v1alpha3" in await until(doctor)
-        async with aiohttp.ClientSession() as session:
-            answer = await session.get(f"{quadrant.service.url}/health")
-            checks = {check["name"]: check for check in (await answer.json())["checks"]}
-        assert checks["native_groups"]["healthy"]
-        assert "PodGroup v1beta1" in checks["native_groups"]["message"]
+        check = await native_groups_of(quadrant)
+        assert check["healthy"]
+        assert "PodGroup v1beta1" in check["message"]
 
 
 async def test_pods_of_a_server_without_groups_are_placed_one_by_one(
@@ -214,11 +222,12 @@ async def test_pods_of_a_server_without_groups_are_placed_one_by_one(
             await cluster.post(PODS, member("g-0", "g"))
             await quadrant.until_bound("g-0")
             assert "schedulingGroup" not in (await quadrant.pods())["g-0"]["spec"]
-            async with aiohttp.ClientSession() as session:
-                answer = await session.get(f"{quadrant.service.url}/health")
-                checks = {check["name"]: check for check in (await answer.json())["checks"]}
-            assert checks["native_groups"]["healthy"]
-            assert "PodGroup" not in checks["native_groups"]["message"]
+
+            async def asked() -> bool:  # the server is, apart from the pods that come meanwhile
+                check = await native_groups_of(quadrant)
+                return bool(check["healthy"] and "PodGroup not served" in check["message"])
+
+            await until(asked)
     finally:
         plane.stop()
 
