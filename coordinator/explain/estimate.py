@@ -4,7 +4,7 @@ wait."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.queues.queue_tree import share_figures, tree_of
@@ -25,6 +25,8 @@ from shared.units.amount_text import by_name, plural
 from shared.units.times import rfc3339, span
 
 RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
+SHOWN_DIGITS = 1
+"""Decimals of the seconds of an estimate."""
 
 
 def gang(state: JobState) -> list[dict[str, Any]]:
@@ -130,19 +132,33 @@ def preemption_delay(core: Coordinator, state: JobState, now: float) -> dict[str
     return {"until": rfc3339(until), "message": text}
 
 
-def estimate(likes: RecentWaits, state: JobState, now: float) -> dict[str, Any] | None:
-    """The expected remaining wait: of jobs of its sort that had waited as long already.
+class RemainingWait(NamedTuple):
+    """Percentiles in seconds, and the number of jobs that they rest on."""
 
-    ``p50`` and ``p90`` in seconds, and the sample they rest on; None where too few are known.
-    """
+    p50: float
+    p90: float
+    jobs: int
+
+
+def remaining_wait(likes: RecentWaits, state: JobState, now: float) -> RemainingWait | None:
+    """The expected remaining wait: of jobs of its sort that had waited as long already. None where
+    too few are known."""
     waited = max(0.0, now - state.job.created)
     # Those that were placed sooner than this one has waited by now say nothing of what is left.
     waits = sorted(wait - waited for wait in likes.of(state) if wait > waited)
     if len(waits) < RecentWaits.ENOUGH:
         return None
+    return RemainingWait(waits[len(waits) // 2], waits[len(waits) * 9 // 10], len(waits))
+
+
+def estimate(likes: RecentWaits, state: JobState, now: float) -> dict[str, Any] | None:
+    """The expected remaining wait, as :func:`remaining_wait`, as a user is shown it."""
+    expected = remaining_wait(likes, state, now)
+    if expected is None:
+        return None
     return {
-        "p50": round(waits[len(waits) // 2], 1),
-        "p90": round(waits[len(waits) * 9 // 10], 1),
-        "basis": f"{plural(len(waits), 'job')} like it in queue {state.job.queue}, "
+        "p50": round(expected.p50, SHOWN_DIGITS),
+        "p90": round(expected.p90, SHOWN_DIGITS),
+        "basis": f"{plural(expected.jobs, 'job')} like it in queue {state.job.queue}, "
         "that had waited as long",
     }

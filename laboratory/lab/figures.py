@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from laboratory.lab.comparison import VariantComparison
 from laboratory.lab.measures import measure_of
 
@@ -14,6 +16,10 @@ KEY_VALUES = (
 )
 """Values of the overview."""
 SHARES = frozenset({"gar", "sor", "gfr", "fgd", "goodput", "cross_shard"})
+FORECAST_HEAD = (
+    *("asked", "given", "hit", "by p50", "by p90"),
+    *("error p50", "error p90", "relative p50", "relative p90"),
+)
 COUNTS = frozenset({"largest_gang", "evictions", "conflicts", "retries"})
 
 
@@ -53,3 +59,17 @@ def change(name: str, comparison: VariantComparison) -> str:
     if difference == 0:
         return "+0.0%"
     return f"{difference / before:+.1%}" if before else f"+{figure(name, difference)}"
+
+
+def forecast_cells(group: Mapping[str, float | None]) -> list[str]:
+    """The accuracy of one group of estimates under :data:`FORECAST_HEAD`."""
+
+    def cell(name: str) -> str:
+        value = group[name.replace(" ", "_")]
+        if value is None:
+            return ""
+        if name == "asked":
+            return f"{value:,}"
+        return seconds(value) if name.startswith("error") else f"{value:.0%}"
+
+    return [cell(name) for name in FORECAST_HEAD]

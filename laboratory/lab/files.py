@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from laboratory.lab.node_steps import largest_gang
 from laboratory.lab.occupancy import Occupancy, waiting_jobs
 from laboratory.lab.play import Played, RunSettings, fitted
 from laboratory.lab.policies import NamedPolicy
+from laboratory.lab.waits.forecast_accuracy import forecast_accuracy
 from laboratory.lab.week import WeekError, WeekSource
 
 FORMAT = 1
@@ -29,6 +30,11 @@ POINTS = 60
 JOB_COLUMNS = (
     *("policy", "shards", "seed", "job", "queue", "user", "priority", "gpus", "pods", "submit"),
     *("start", "end", "wait", "run_time", "duration", "slowdown", "nodes", "evictions"),
+)
+
+
+FORECAST_COLUMNS = (
+    *("policy", "shards", "seed", "job", "gpus", "waited", "p50", "p90", "alike", "remaining"),
 )
 
 
@@ -49,6 +55,25 @@ def write_receipts(path: Path, runs: Sequence[SeedRun]) -> None:
             head = {**asdict(run.variant), "seed": run.seed}
             for job in run.played.receipts:
                 file.write(json.dumps(head | job, separators=(",", ":")) + "\n")
+
+
+def write_forecasts(path: Path, runs: Sequence[SeedRun]) -> None:
+    """Write a row for each question about a waiting job; times in seconds. May raise OSError."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(FORECAST_COLUMNS)
+        for run in runs:
+            if (given := run.played.forecasts) is None:
+                continue
+            week, size = run.played.week, amounts(run.played.week).tolist()
+            times = (given.waited, given.p50, given.p90, given.remaining)
+            columns = (given.job, *times, given.alike)
+            for row, waited, p50, p90, left, alike in zip(
+                *(column.tolist() for column in columns), strict=True
+            ):
+                estimate = (f"{p50:.1f}", f"{p90:.1f}") if alike else ("", "")
+                head = (*astuple(run.variant), run.seed, week.name[row], f"{size[row]:g}")
+                writer.writerow((*head, f"{waited:.3f}", *estimate, alike, f"{left:.3f}"))
 
 
 def _rows(run: SeedRun) -> list[list[Any]]:
@@ -89,7 +114,7 @@ def summary(
     """All that the results depend on, and the results."""
     week, cluster = experiment.week, experiment.cluster
     settings = asdict(experiment.settings)
-    return {
+    body = {
         "format": FORMAT,
         "quadrant": version("quadrant"),
         "week": {
@@ -122,6 +147,15 @@ def summary(
         "compared": [comparison.as_json() for comparison in compared],
         "series": [_series(of_variant(runs, variant)[0]) for variant in experiment.variants],
     }
+    if experiment.settings.forecast:
+        body["forecast"] = [_forecast(of_variant(runs, one)) for one in experiment.variants]
+    return body
+
+
+def _forecast(runs: Sequence[SeedRun]) -> dict[str, Any]:
+    """The accuracy of the estimates of all seeds of one variant."""
+    groups = forecast_accuracy([run.played for run in runs])
+    return {**asdict(runs[0].variant), "groups": [asdict(group) for group in groups]}
 
 
 def _series(run: SeedRun) -> dict[str, Any]:

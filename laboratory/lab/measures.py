@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 SHORTEST = 10.0
 """Seconds: a shorter duration counts as this one where a ratio is divided by it."""
 SIZES = ((1, "0-1"), (7, "2-7"), (8, "8"), (63, "9-63"))
-"""Largest GPUs of a job -> its size class; larger ones are "64+"."""
+"""Largest GPUs of a job -> its size class."""
+LARGEST = "64+"
+"""The class of all larger ones."""
 
 Values = dict[str, float]
 
@@ -61,7 +63,7 @@ WAIT_PERCENTS = (50, 90, 99)
 
 
 def size_class(size: float) -> str:
-    return next((name for most, name in SIZES if size <= most), "64+")
+    return next((name for most, name in SIZES if size <= most), LARGEST)
 
 
 def amounts(week: Week) -> Floats:

@@ -25,8 +25,9 @@ from laboratory.lab.cluster import Cluster
 from laboratory.lab.objects import Item, jobs, queue_names, setup
 from laboratory.lab.pod_record import PodRecord, PodRuns
 from laboratory.lab.policies import named
-from laboratory.lab.receipts.wait_watch import LOOK_SECONDS, WaitWatch
-from laboratory.lab.receipts.week_receipts import JobTimes, week_receipts
+from laboratory.lab.waits.forecasts import Forecasts, ForecastWatch, sampled_rows
+from laboratory.lab.waits.wait_watch import LOOK_SECONDS, WaitWatch
+from laboratory.lab.waits.week_receipts import JobTimes, week_receipts
 from laboratory.lab.week import Week, WeekError
 from laboratory.simulation.intervals import FAULTLESS
 from laboratory.simulation.policy_file import SeededPolicies
@@ -66,6 +67,8 @@ class RunSettings:
     window: int = WINDOW
     receipts: bool = False
     """Whether what each job waited for is recorded."""
+    forecast: bool = False
+    """Whether estimates of the wait are recorded, to compare them with what happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Played:
     """Placements by the gradient's level: L2 and L4 are on nodes of other shards."""
     receipts: tuple[dict[str, Any], ...] = ()
     """The receipt of each job, if they were recorded; see ``quadrant receipt``."""
+    forecasts: Forecasts | None = None
+    """Estimates of the wait, if they were recorded."""
 
     @property
     def wait(self) -> Floats:
@@ -156,9 +161,16 @@ def play(
     submit = np.zeros(len(week)) if settings.backlog else week.submit
     record = PodRecord(list(cluster.name))
     simulation = _simulation(policy, settings, record)
-    watch = None
+    watch = forecasts = None
+    looks: list[Callable[[float], None]] = []
     if settings.receipts:
         watch = WaitWatch(simulation.core, lambda: simulation.incarnation.registry)
+        looks.append(watch.look)
+    if settings.forecast:
+        forecasts = ForecastWatch(
+            simulation.core, record.submitted, sampled_rows(len(week)), settings.speedup
+        )
+        looks.append(forecasts.look)
     objects = setup(week, cluster, policy.dialect, queues)
     _check_objects(objects, policy.dialect)
     simulation.submit(objects)
@@ -173,10 +185,10 @@ def play(
     while not simulation.over and idle < IDLE_SLICES:
         until += SLICE
         before = record.started
-        if watch is None:
-            simulation.run(until=until)
+        if looks:
+            _run_and_look(simulation, looks, until, every=LOOK_SECONDS / settings.speedup)
         else:
-            _run_and_look(simulation, watch, until, every=LOOK_SECONDS / settings.speedup)
+            simulation.run(until=until)
         step(min(1.0, record.ended / pods))
         still = record.started == before == record.ended and until > last
         idle = idle + 1 if still else 0
@@ -185,6 +197,9 @@ def play(
     runs = record.runs(numbered, origin=origin, speedup=settings.speedup)
     status = core.status()
     played = played_week(week, cluster, settings, submit=submit, runs=runs, status=status)
+    if forecasts is not None:
+        given = forecasts.compared(origin=origin, submit=submit, start=played.start)
+        played = replace(played, forecasts=given)
     if watch is None:
         return played
     times = JobTimes(submit, played.start, played.end, played.evictions)
@@ -192,13 +207,16 @@ def play(
     return replace(played, receipts=tuple(receipts))
 
 
-def _run_and_look(simulation: Simulation, watch: WaitWatch, until: float, *, every: float) -> None:
+def _run_and_look(
+    simulation: Simulation, looks: Sequence[Callable[[float], None]], until: float, *, every: float
+) -> None:
     """Run on, and look at waiting jobs after each ``every`` virtual seconds."""
     at = until - SLICE
     while at < until and not simulation.over:
         at = min(until, at + every)
         simulation.run(until=at)
-        watch.look()
+        for look in looks:
+            look(at)
 
 
 def _check_objects(objects: list[Item], dialect: Dialect) -> None:

@@ -50,13 +50,16 @@ class PodRecord(Notes):
         self._ends: dict[int, tuple[float, bool]] = {}
         self.started = 0
         """Runs that have begun."""
+        self.submitted: list[int] = []
+        """Numbers of the jobs that are stored, in their order."""
 
     @property
     def ended(self) -> int:
         return len(self._ends)
 
     def acknowledged(self, t: float, jids: list[int]) -> None:
-        """Ignored: a job's submission is the week's."""
+        """The times are ignored: a job's submission is the week's."""
+        self.submitted += jids
 
     def cluster_events(self, events: list[ClusterEvent]) -> None:
         for event in events:

@@ -9,9 +9,10 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from laboratory.lab.figures import KEY_VALUES, figure, seconds
+from laboratory.lab.figures import FORECAST_HEAD, KEY_VALUES, figure, forecast_cells, seconds
 from laboratory.lab.measures import MEASURES
 from laboratory.lab.plots import PlotLine, legend, line_plot
+from laboratory.lab.waits.forecast_accuracy import DEFINITIONS
 
 Body = Mapping[str, Any]
 
@@ -56,6 +57,7 @@ def report(body: Body) -> str:
             for name, heading, percent in FIGURES
         ),
         _groups(body, again),
+        _forecasts(body, again),
         _worse(body, again),
         _definitions(),
         "<h2>What this run cannot know</h2><ul>",
@@ -186,6 +188,23 @@ def _groups(body: Body, again: str) -> str:
     return f"<h2>Waits by queue and by size</h2>{table}{_copy(command)}"
 
 
+def _forecasts(body: Body, again: str) -> str:
+    """The accuracy of the estimates of the wait, if they were recorded."""
+    if "forecast" not in body:
+        return ""
+    command = f"{again} --forecast -o json | jq '.forecast'"
+    parts = ["<h2>Estimates of the wait against what happened</h2>"]
+    for variant in body["forecast"]:
+        rows = [
+            [_th(group["group"]), *(f"<td>{text}</td>" for text in forecast_cells(group))]
+            for group in variant["groups"]
+        ]
+        name = _name(variant)
+        table = _table(f"Estimates under {name}", ["jobs", *FORECAST_HEAD], rows)
+        parts.append(f"<h3>{escape(name)}</h3>{table}")
+    return "".join([*parts, _list(DEFINITIONS), _copy(command)])
+
+
 def _worse(body: Body, again: str) -> str:
     if len(body["compared"]) < 2:
         return ""
@@ -228,8 +247,12 @@ def _prose(text: str) -> str:
 
 
 def _definitions() -> str:
+    return f"<h2>Definitions</h2>{_list({one.name: one.definition for one in MEASURES})}"
+
+
+def _list(definitions: Mapping[str, str]) -> str:
     lines = "".join(
-        f"<dt><code>{escape(measure.name)}</code></dt><dd>{_prose(measure.definition)}</dd>"
-        for measure in MEASURES
+        f"<dt><code>{escape(name)}</code></dt><dd>{_prose(text)}</dd>"
+        for name, text in definitions.items()
     )
-    return f"<h2>Definitions</h2><dl>{lines}</dl>"
+    return f"<dl>{lines}</dl>"

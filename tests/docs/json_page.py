@@ -37,10 +37,13 @@ SHORT: Mapping[str, str] = {
     "queue shares": "queue shares queues.yaml",
     "replay": f"replay {EXAMPLES}/nodes.yaml {EXAMPLES}/gang.yaml",
     "scaling": "scaling trace.csv --nodes 1 --gpus-per-node 2 --shards 1,2 --seeds 1 --speedup 1",
-    "lab": "lab trace.csv --nodes 2 --gpus-per-node 2 --shards 1,2 --seeds 1 --speedup 1",
+    "lab": "lab trace.csv --nodes 2 --gpus-per-node 2 --shards 1,2 --seeds 1 --speedup 1; lab "
+    "waits.csv --nodes 2 --gpus-per-node 2 --seeds 1 --forecast --search "
+    "nodeorder.leastrequested.weight=1..2",
     "chaos sim": "chaos sim --seed 1",
 }
-"""Commands that need no server, called in a directory with :func:`write_inputs`."""
+"""Commands that need no server, called in a directory with :func:`write_inputs`; "; " between calls
+whose output has different fields."""
 SERVED: Mapping[str, str] = {
     "explain": "explain pod/large-worker-0",
     "story": "story pod train-0",
@@ -163,6 +166,8 @@ def write_inputs(directory: Path) -> None:
     (directory / "plan.yaml").write_text(job.replace("name: large", "name: other"))
     rows = [f"{i},60,1,a" for i in range(6)]
     (directory / "trace.csv").write_text("\n".join(["submit,duration,gpus,queue", *rows]))
+    rows = [f"{100 * i},600,1,a" for i in range(60)]  # enough for estimates of their waits
+    (directory / "waits.csv").write_text("\n".join(["submit,duration,gpus,queue", *rows]))
     queue = {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
@@ -179,7 +184,10 @@ def shapes(
     """Output of each call, by command."""
     more = {} if server is None else {"KUBECONFIG": server.kubeconfig}
     return {
-        command: _shape(command, _run(f"{call} -o json", directory, **more))
+        command: _shape(
+            command,
+            "\n".join(_run(f"{one} -o json", directory, **more) for one in call.split("; ")),
+        )
         for command, call in calls.items()
     }
 

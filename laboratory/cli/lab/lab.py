@@ -146,7 +146,7 @@ def lab(
             "--again",
             metavar="SUMMARY",
             help="Repeat the run of a summary.json to the digit; of the other options --guard, "
-            "--out, --processes and --output count",
+            "--out, --receipts, --forecast, --processes and --output count",
         ),
     ] = None,
     out: Annotated[
@@ -162,6 +162,14 @@ def lab(
         typer.Option(
             "--receipts",
             help="Also write receipts.jsonl, with what each job waited for: see quadrant receipt",
+        ),
+    ] = False,
+    forecast: Annotated[
+        bool,
+        typer.Option(
+            "--forecast",
+            help="Also compare the estimates of the wait that quadrant explain would have shown "
+            "with what happened; with --out also in forecasts.csv",
         ),
     ] = False,
     paper: Annotated[
@@ -219,6 +227,10 @@ def lab(
         _check_out(out, week)
     elif receipts:
         raise CommandError("--receipts is written beside the report; add --out", code=EXIT_USAGE)
+    if fewest_nodes and forecast:
+        raise CommandError(
+            "--forecast: does not go with --fewest-nodes; leave one out", code=EXIT_USAGE
+        )
     if search is not None or fewest_nodes:
         _check_question(search, fewest_nodes=fewest_nodes, again=again, cluster=cluster, out=out)
     found = None
@@ -237,7 +249,8 @@ def lab(
                 settings=RunSettings(mode=mode.value, speedup=speedup, backlog=backlog),
                 allow_dropped=allow_dropped,
             )
-        experiment = replace(experiment, settings=replace(experiment.settings, receipts=receipts))
+        settings = replace(experiment.settings, receipts=receipts, forecast=forecast)
+        experiment = replace(experiment, settings=settings)
         if fewest_nodes:
             from laboratory.cli.lab.lab_questions import answer_fewest_nodes
 
@@ -310,11 +323,12 @@ def _tell(
             sys.stdout.write(json.dumps(body, separators=(",", ":")) + "\n")
         case Output.TABLE:
             from laboratory.cli.lab.lab_questions import print_search
-            from laboratory.cli.lab.lab_table import print_table
+            from laboratory.cli.lab.lab_table import print_forecasts, print_table
 
             if found is not None:
                 print_search(found)
             print_table(experiment, compared)
+            print_forecasts(body.get("forecast", ()))
     if broken := broken_guards(guards, compared):
         raise CommandError("\n".join(f"guard broken: {line}" for line in broken))
 
@@ -386,9 +400,9 @@ def _check_out(out: Path, week: Path) -> None:
             )
 
 
-def _beside(out: Path) -> tuple[Path, Path, Path, Path]:
-    beside = out.with_name
-    return out, beside("jobs.csv"), beside("summary.json"), beside("receipts.jsonl")
+def _beside(out: Path) -> list[Path]:
+    names = ("jobs.csv", "summary.json", "receipts.jsonl", "forecasts.csv")
+    return [out, *map(out.with_name, names)]
 
 
 def _check_question(
@@ -436,6 +450,7 @@ def _search(
             speedup=settings.speedup,
             backlog=settings.backlog,
             receipts=settings.receipts,
+            forecast=settings.forecast,
         )
 
 
@@ -462,17 +477,21 @@ def _bar(total: int) -> Iterator[Callable[[float], None]]:
 
 
 def _write(out: Path, body: dict[str, Any], experiment: Experiment, runs: list[SeedRun]) -> None:
-    from laboratory.lab.files import write_jobs, write_receipts, write_summary
+    from laboratory.lab.files import write_forecasts, write_jobs, write_receipts, write_summary
     from laboratory.lab.report import report
 
-    page, table, record, receipts = _beside(out)
+    page, table, record, receipts, forecasts = _beside(out)
+    more = []
     try:
         page.write_text(report(body))
         write_jobs(table, runs)
         write_summary(record, body)
         if experiment.settings.receipts:
             write_receipts(receipts, runs)
+            more.append(receipts)
+        if experiment.settings.forecast:
+            write_forecasts(forecasts, runs)
+            more.append(forecasts)
     except OSError as error:
         raise CommandError(f"{error.filename}: cannot be written: {error.strerror}") from None
-    more = f", {receipts}" if experiment.settings.receipts else ""
-    sys.stderr.write(f"Wrote {page}, {table}{more} and {record}\n")
+    sys.stderr.write(f"Wrote {', '.join(map(str, (page, table, *more)))} and {record}\n")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from laboratory.lab.comparison import VariantComparison
 from laboratory.lab.experiment import Experiment
-from laboratory.lab.figures import KEY_VALUES, change, figure
+from laboratory.lab.figures import FORECAST_HEAD, KEY_VALUES, change, figure, forecast_cells
 
 
 def print_table(experiment: Experiment, compared: Sequence[VariantComparison]) -> None:
@@ -39,3 +40,23 @@ def _table(experiment: Experiment, compared: Sequence[VariantComparison]) -> Tab
         counts = [f"{getattr(comparison, word):,}" for comparison in compared[1:]]
         table.add_row(f"jobs {word} with every seed", "", *counts)
     return table
+
+
+def print_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> None:
+    """The accuracy of the estimates, as the summary has it."""
+    for variant in forecasts:
+        name = (
+            f"{variant['policy']}, {variant['shards']} shard{'s' if variant['shards'] > 1 else ''}"
+        )
+        table = Table(
+            title=f"Estimates of the wait against what happened: {name}, all seeds",
+            title_justify="left",
+            box=None,
+            pad_edge=False,
+        )
+        table.add_column("JOBS", no_wrap=True)
+        for column in FORECAST_HEAD:
+            table.add_column(column.upper(), justify="right")
+        for group in variant["groups"]:
+            table.add_row(group["group"], *forecast_cells(group))
+        Console(soft_wrap=True).print(table)

@@ -159,6 +159,7 @@ def search(
     jobs = round(len(week) * FIRST_PART)
     if not 0 < jobs < len(week):
         raise WeekError("--search: a week of one job cannot be split; give more jobs")
+    common = RunSettings(**settings)
     first = Experiment(
         week=fitted(week.head(jobs), cluster),
         source=source or WeekSource(),
@@ -166,10 +167,11 @@ def search(
         policies=(base, *variants),
         shards=(shards,),
         seeds=tuple(seeds),
-        settings=RunSettings(**settings),
+        settings=replace(common, receipts=False, forecast=False),  # of the other half alone
     )
     rest = replace(
         first,
+        settings=common,
         week=fitted(week.tail(jobs), cluster),
         source=replace(first.source, skip=first.source.skip + jobs),
     )

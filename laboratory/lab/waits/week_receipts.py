@@ -15,7 +15,7 @@ from coordinator.explain.receipt.receipt_json import receipt_json
 from coordinator.explain.receipt.service_receipt import accelerators_first, job_amounts
 from coordinator.objects.wait_log import STARTED, WaitLog
 from laboratory.lab.objects import row_of
-from laboratory.lab.receipts.wait_watch import WaitWatch
+from laboratory.lab.waits.wait_watch import WaitWatch
 from laboratory.lab.week import Week
 from shared.codec.packed import replace
 

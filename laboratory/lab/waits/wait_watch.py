@@ -25,7 +25,7 @@ class WaitWatch:
         self._observing = Observing(core, first=0, registry=registry, notify=lambda: None)
         core.observe(self._observing)
 
-    def look(self) -> None:
+    def look(self, _at: float) -> None:
         """Record the reasons that changed without a turn of the job."""
         stories = self._observing.stories.jobs
         for jid, word in list(self._words()):

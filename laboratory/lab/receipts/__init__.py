@@ -1,1 +1,0 @@
-"""Receipts of a played week: what each job waited for."""
