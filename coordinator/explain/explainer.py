@@ -21,6 +21,7 @@ from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.explain.advice import advice, next_step
 from coordinator.explain.ended_job import ended_job, explain_ended
 from coordinator.explain.estimate import attempts, estimate, gang, preemption_delay, quota, victims
+from coordinator.explain.estimate_record import EstimateRecord
 from coordinator.explain.job_story import minimum_of, story_of
 from coordinator.explain.past_story import past_story
 from coordinator.explain.probe import WorkerFindings, look, look_here
@@ -83,6 +84,7 @@ class Explainer:
         self._clock = clock
         self._history = history
         self._since = clock()
+        self._estimates = EstimateRecord(stories)
         self._pasts: dict[int, Story] = {}
         """Stories before :attr:`_since`, which do not change any more."""
 
@@ -130,7 +132,7 @@ class Explainer:
         answer["victims"] = victims(state)
         if delay := preemption_delay(core, state, now):
             answer["delay"] = delay
-        answer["eta"] = estimate(core.tally.waits.likes, state, now)
+        answer["eta"] = self._estimate(state, now)
         if subject.tix >= 0:
             answer |= await self._here(state, subject.tix)
         probe = await look(core, self._inquiries, state, reason, names)
@@ -143,6 +145,8 @@ class Explainer:
             if probe.placement_scores is not None and finding.code is OutcomeCode.PLACED:
                 answer.setdefault("here", here(core, state, probe.placement_scores))
         self._reported(state.job.jid)
+        if answer["eta"] is not None:
+            self._estimates.give(state, answer["eta"], now)  # now the job has a story
         answer |= self._why(reason, now, names)
         if probe.silent:
             answer["incomplete"] = f"{probe.silent}; what follows is what the coordinator remembers"
@@ -150,6 +154,14 @@ class Explainer:
             answer |= self._figures(reason, state, probe, finding, names)
         answer["next"] = next_step(reason, state.job, core.order.session.policy.dialect)
         return answer
+
+    def _estimate(self, state: JobState, now: float) -> dict[str, Any] | None:
+        """The expected remaining wait, with what became of earlier estimates in its queue."""
+        eta = estimate(self._core.tally.waits.likes, state, now)
+        if eta is None:
+            return None
+        record = self._estimates.of_queue(state.job.queue, now)
+        return eta if record is None else eta | {"record": record}
 
     async def _here(self, state: JobState, tix: int) -> dict[str, Any]:
         """Why its task is on its node, as far as known."""

@@ -136,7 +136,14 @@ def _next(answer: Answer) -> list[str]:
     if not eta:
         return [answer["next"]]
     span = f"{_span(eta['p50'])} to {_span(eta['p90'])}"
-    return [f"{answer['next']}; estimate {span} (p50 to p90 of {eta['basis']})"]
+    line = f"{answer['next']}; estimate {span} (p50 to p90 of {eta['basis']})"
+    if record := eta.get("record"):
+        line += (
+            f"; of the last {record['estimates']} estimates in the queue {record['cameTrue']} came "
+            f"true and {record['sooner']} were too long, "
+            f"median error {_span(record['medianError'])}"
+        )
+    return [line]
 
 
 def _span(seconds: float) -> str:
