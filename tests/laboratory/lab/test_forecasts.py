@@ -132,7 +132,7 @@ def recomputed(rows: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def test_figures_of_random_weeks_follow_from_the_files(tmp_path: Path) -> None:
-    for seed in range(examples(1)):
+    for seed in range(examples(4, least=1)):
         week, out = tmp_path / "week.csv", tmp_path / "report.html"
         week.write_text(write_csv(drawn(seed)))
         arguments = ("--nodes", "2", "--gpus-per-node", "4", "--seeds", "1,2", "--processes", "1")
