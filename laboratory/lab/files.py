@@ -16,10 +16,10 @@ from laboratory.lab.cluster import Cluster
 from laboratory.lab.comparison import VariantComparison
 from laboratory.lab.experiment import Experiment, SeedRun, of_variant
 from laboratory.lab.measures import amounts, bounded_slowdown, measured
-from laboratory.lab.node_steps import largest_gang
-from laboratory.lab.occupancy import Occupancy, waiting_jobs
 from laboratory.lab.play import Played, RunSettings, fitted
 from laboratory.lab.policies import NamedPolicy
+from laboratory.lab.steps.node_steps import largest_gang
+from laboratory.lab.steps.occupancy import Occupancy, waiting_jobs
 from laboratory.lab.waits.forecast_accuracy import forecast_accuracy
 from laboratory.lab.week import WeekError, WeekSource
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laboratory.lab.node_steps import fragmented_nodes, fragments, largest_gang
-from laboratory.lab.occupancy import Occupancy, capacity, run_amounts
 from laboratory.lab.play import Played
+from laboratory.lab.steps.node_steps import fragmented_nodes, fragments, largest_gang
+from laboratory.lab.steps.occupancy import Occupancy, capacity, run_amounts
 from laboratory.lab.week import Week
 
 if TYPE_CHECKING:

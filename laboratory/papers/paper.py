@@ -44,7 +44,7 @@ class PaperTable:
     """The command that made the measured figures."""
     figures: tuple[Figure, ...]
     differences: tuple[str, ...]
-    """What is done in another way than in the publication, a sentence each."""
+    """Differences of method from the publication, a sentence each."""
 
     @classmethod
     def committed(cls, paper: str) -> PaperTable:
@@ -60,7 +60,7 @@ class PaperTable:
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """What a table is measured with."""
+    """The inputs of one measurement."""
 
     data: Path
     """A folder with the folders of the traces."""

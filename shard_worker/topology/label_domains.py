@@ -61,7 +61,7 @@ class LabelDomains:
         """The index of each row's domain; -1 for none."""
         rows = np.argsort(self.of_row, kind="stable")
         self._rows = rows[np.count_nonzero(self.of_row < 0) :]
-        """Those of each domain, one domain after the other."""
+        """Rows that are in a domain, one domain after the other."""
         self.sizes = np.bincount(self.of_row[self._rows], minlength=len(named))
         self._begins = np.cumsum(self.sizes) - self.sizes
         parts = np.split(self._rows, self._begins[1:])

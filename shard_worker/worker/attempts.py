@@ -74,7 +74,7 @@ class LikeRun:
     turns: list[Turn]
     messages: list[messages.Statement]
     statement: ViewStatement
-    """What all of them did on the view: an operation each."""
+    """One operation on the view for each turn."""
 
     @property
     def operations(self) -> int:

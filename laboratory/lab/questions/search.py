@@ -82,7 +82,7 @@ class SearchResult:
     held_out: Experiment
     """The rest of the week under the policy as it is, the baseline, and with the chosen value."""
     runs: list[SeedRun]
-    """Those of ``held_out``."""
+    """The runs of ``held_out``."""
 
     def as_json(self) -> dict[str, Any]:
         return {

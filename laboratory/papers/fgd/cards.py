@@ -43,7 +43,7 @@ class Demand(NamedTuple):
     """Thousandths of a core"""
     cards: int
     milli: int
-    """Of each card"""
+    """Thousandths of each card"""
     models: tuple[str, ...]
     """Allowed models; (): all."""
 
@@ -78,7 +78,7 @@ class PodKind:
 
 
 class Room(NamedTuple):
-    """What some nodes have left; a column for each of them."""
+    """Free amounts of some nodes; a column for each of them."""
 
     rows: Ints
     free: Ints
@@ -149,7 +149,7 @@ class CardPlugin(ABC):
 
     name = ""
     cards: Cards
-    """Of the session's world."""
+    """The cards of the session's world."""
 
     def __init__(self, option: PluginOption) -> None:
         self.option = option

@@ -93,8 +93,8 @@ class Fgd(CardPlugin):
         return np.take_along_axis(score, card[np.newaxis], axis=0)[0], card
 
     def _afterwards(self, demand: Demand, room: Room) -> Ints:
-        """What is left of the cards after each choice of a card: [choice][card][node]. There is one
-        choice of whole cards, the first ones that are free."""
+        """The amounts left on the cards after each choice of a card: [choice][card][node]. Of whole
+        cards there is one choice, the first ones that are free."""
         if demand.part:
             taken = demand.milli * np.eye(len(room.free), dtype=np.int64)[:, :, np.newaxis]
             left: Ints = room.free[np.newaxis] - taken

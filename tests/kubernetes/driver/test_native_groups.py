@@ -179,7 +179,7 @@ async def test_nobody_else_has_to_leave_while_the_first_victims_do(
 
 
 async def native_groups_of(quadrant: Followed) -> dict[str, Any]:
-    """What ``/health`` says of Kubernetes' own groups."""
+    """The check of ``/health`` about Kubernetes' own groups."""
     async with aiohttp.ClientSession() as session:
         answer = await session.get(f"{quadrant.service.url}/health")
         checks = {check["name"]: check for check in (await answer.json())["checks"]}

@@ -10,7 +10,7 @@ from laboratory.lab.experiment import Variant
 from laboratory.lab.figures import seconds
 from laboratory.lab.guard import MeasureGuard
 from laboratory.lab.measures import MEASURES, finish_time_ratio, measured
-from laboratory.lab.occupancy import Occupancy, waiting_jobs
+from laboratory.lab.steps.occupancy import Occupancy, waiting_jobs
 from shared.codec.packed import replace
 from tests.conftest import ROOT
 from tests.laboratory.lab.weeks import by_hand

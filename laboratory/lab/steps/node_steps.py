@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laboratory.lab.occupancy import pod_share
 from laboratory.lab.play import Played
-from laboratory.lab.step_function import StepFunction
+from laboratory.lab.steps.occupancy import pod_share
+from laboratory.lab.steps.step_function import StepFunction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laboratory.lab.play import Played
-from laboratory.lab.step_function import StepFunction
+from laboratory.lab.steps.step_function import StepFunction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
