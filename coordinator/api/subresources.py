@@ -137,8 +137,7 @@ def virtual_routes(
 
 def subresource_path(kind: Kind, verb: str) -> str:
     """The route of a verb of one object."""
-    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    return f"{root}/namespaces/{{namespace}}/{kind.plural}/{{name}}/{verb}"
+    return f"{kind.root}/namespaces/{{namespace}}/{kind.plural}/{{name}}/{verb}"
 
 
 def _explains(explainer: Explainer, kind: Kind) -> Handler:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.changes import Changes
+from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.state import JobState
 from shard_worker.session_model.demands import (
     PREFERENCES,
@@ -40,7 +41,7 @@ def notices_of(core: Coordinator, changes: Changes) -> Iterator[Notice]:
         if state.reason is Reason.NOT_SERVED or not core.order.session.eligibility.in_pool(job):
             yield from _of_demands(core, state)
         for preference in unserved_preferences(job, served) if lacking else ():
-            yield Notice(job.kind, job.key, _no_effect(PREFERENCES[preference]))
+            yield Notice(BY_KIND[job.kind].written, job.key, _no_effect(PREFERENCES[preference]))
     yield from _of_other_pools(core, changes)
     for value in (*changes.nodes, *changes.objects) if lacking else ():
         kind, asks = _preference_of(value)
@@ -53,7 +54,9 @@ def _of_demands(core: Coordinator, state: JobState) -> Iterator[Notice]:
     kept_out = order.session.eligibility.kept_out(state.info, order.accounts.cluster)
     if kept_out is not None:
         reason, message = kept_out
-        yield Notice(job.kind, job.key, f"it is kept and waits ({reason}): {message}")
+        yield Notice(
+            BY_KIND[job.kind].written, job.key, f"it is kept and waits ({reason}): {message}"
+        )
 
 
 def _of_other_pools(core: Coordinator, changes: Changes) -> Iterator[Notice]:

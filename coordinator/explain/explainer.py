@@ -238,7 +238,11 @@ class Explainer:
         if subject.tix >= 0:
             head["pod"] = self._pod(state, subject.tix)
             head["of"]["name"] = head["pod"]["name"]
-            head["job"] = {"kind": job.kind, "namespace": job.namespace, "name": job.name}
+            head["job"] = {
+                "kind": BY_KIND[job.kind].written,
+                "namespace": job.namespace,
+                "name": job.name,
+            }
         return head
 
     def _without_answers(self, state: JobState) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.plan import Plan, Planned, PlanVerdict
 from coordinator.explain.queues.queue_position import holders
+from coordinator.intake.documents.kinds import BY_KIND
 from shard_worker.inquiry.findings import InquiryFinding
 from shared.messages.messages import ALLOCATE
 from shared.messages.reason import Reason
@@ -155,7 +156,7 @@ def _job(core: Coordinator, planned: Planned, plan: Plan) -> dict[str, Any]:
         (now if placement.kind == ALLOCATE else later).update(placement.rows)
         levels.update(f"L{level}" for level in placement.levels)
     entry: dict[str, Any] = {
-        "kind": job.kind,
+        "kind": BY_KIND[job.kind].written,
         "namespace": job.namespace,
         "name": job.name,
         "queue": job.queue,

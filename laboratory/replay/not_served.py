@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from coordinator.intake.documents.kinds import BY_KIND
 from laboratory.replay.recorded import Recorded
 from shard_worker.dialects.open_session import open_session
 from shard_worker.session_model.demands import unknown_tier, unserved
@@ -40,8 +41,8 @@ def not_served(policy: Policy, recorded: Recorded) -> Iterator[str]:
         job = first[lacks]
         many = f" and {count - 1} more" if count > 1 else ""
         yield (
-            f"{job.kind} {job.key}{many}: {lacks}. A service keeps such a job waiting (NotServed); "
-            "here it is placed without, as Volcano does"
+            f"{BY_KIND[job.kind].written} {job.key}{many}: {lacks}. A service keeps such a job "
+            "waiting (NotServed); here it is placed without, as Volcano does"
         )
 
 

@@ -394,11 +394,10 @@ def write_routes(door: WriteDependencies) -> list[web.RouteDef]:
 
 
 def _path(kind: Kind) -> str:
-    base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     return (
-        f"{base}/namespaces/{{namespace}}/{kind.plural}"
+        f"{kind.root}/namespaces/{{namespace}}/{kind.plural}"
         if kind.namespaced
-        else (f"{base}/{kind.plural}")
+        else f"{kind.root}/{kind.plural}"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
@@ -15,24 +14,20 @@ from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
     from coordinator.cli.client.session import ServerSession
+    from coordinator.intake.documents.kinds import Kind
 
 T = TypeVar("T")
 
 
-class SubjectKind(StrEnum):
-    """Kind of object that an explanation can be requested for."""
-
-    JOB = "job"
-    POD = "pod"
-    POD_GROUP = "podgroup"
-
+KINDS = ("job", "pod", "podgroup")
+"""Words for the kinds that an explanation can be requested for, as the commands' help has them."""
 
 SubjectWord = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        autocompletion=complete_subject_kinds(*SubjectKind),
-        help="job, pod or podgroup; or KIND/NAME in one word",
+        autocompletion=complete_subject_kinds(*KINDS),
+        help="job, pod or podgroup, or as kubectl names them; or KIND/NAME in one word",
     ),
 ]
 SubjectName = Annotated[
@@ -44,39 +39,44 @@ SubjectName = Annotated[
 
 
 class ExplainSubject(NamedTuple):
-    """The object that a user asks about. ``name`` as written, with its namespace or without."""
+    """The object that a user asks about. ``kinds``: what it may be, the likeliest first. ``name``
+    as written, with its namespace or without."""
 
-    kind: SubjectKind
+    kinds: tuple[Kind, ...]
     name: str
 
 
 def subject_of(word: str, name: str) -> ExplainSubject:
     """The kind and name that were written as ``KIND NAME`` or ``KIND/NAME``. Raises
     :class:`CommandError` (usage)."""
-    kind, slash, own_name = word.partition("/")
+    word, slash, own_name = word.partition("/")
     if slash and name:
-        raise CommandError(f"{word} names one already; leave out {name}", code=EXIT_USAGE)
-    if kind not in set(SubjectKind):
-        kinds = ", ".join(SubjectKind)
         raise CommandError(
-            f"{kind}: not one of {kinds}; write {SubjectKind.JOB} NAME", code=EXIT_USAGE
+            f"{word}/{own_name} names one already; leave out {name}", code=EXIT_USAGE
+        )
+    if not (kinds := _kinds_named(word.lower())):
+        raise CommandError(
+            f"{word}: not one of {', '.join(KINDS)}; write {KINDS[0]} NAME", code=EXIT_USAGE
         )
     if not (own_name or name):
-        raise CommandError(f"no name; write {kind} NAME or {kind}/NAME", code=EXIT_USAGE)
-    return ExplainSubject(SubjectKind(kind), own_name or name)
+        raise CommandError(f"no name; write {word} NAME or {word}/NAME", code=EXIT_USAGE)
+    return ExplainSubject(kinds, own_name or name)
 
 
-_POD_GROUPS = (
-    ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
-    ("/apis/scheduling.run.ai/v2alpha2", "podgroups"),
-)
-PATHS = {
-    SubjectKind.JOB: (("/apis/batch.volcano.sh/v1alpha1", "jobs"), *_POD_GROUPS),
-    SubjectKind.POD: (("/api/v1", "pods"),),
-    SubjectKind.POD_GROUP: _POD_GROUPS,
-}
-"""Kind -> (root, plural) of the resources that it may mean, the likeliest first. PodGroups of the
-dialect that is not in force are not found."""
+def _kinds_named(word: str) -> tuple[Kind, ...]:
+    """The kinds that a word means. A Job's name may be that of a PodGroup, and a PodGroup may be
+    Volcano's, KAI's or Kubernetes' own; with its API group (``podgroups.scheduling.k8s.io``) it
+    is that one."""
+    from coordinator.intake.documents.kinds import JOB, POD, POD_GROUPS
+
+    kinds = (JOB, POD, *POD_GROUPS)
+    named = tuple(kind for kind in kinds if word in (kind.singular, kind.plural, *kind.short))
+    if not named:
+        full = (f"{kind.singular}.{kind.group}" for kind in kinds)
+        return tuple(
+            kind for kind, one in zip(kinds, full, strict=True) if word in (kind.resource, one)
+        )
+    return (JOB, *POD_GROUPS) if named == (JOB,) else named
 
 
 def explain(
@@ -150,8 +150,7 @@ def subject_paths(api: ServerSession, subject: ExplainSubject, verb: str) -> lis
         )
     namespace = own_namespace or api.namespace
     return [
-        f"{root}/namespaces/{namespace}/{plural}/{plain}/{verb}"
-        for root, plural in PATHS[subject.kind]
+        f"{kind.root}/namespaces/{namespace}/{kind.plural}/{plain}/{verb}" for kind in subject.kinds
     ]
 
 

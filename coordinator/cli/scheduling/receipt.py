@@ -12,7 +12,6 @@ from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 from coordinator.cli.scheduling.explain import (
     ExplainSubject,
-    SubjectKind,
     SubjectName,
     SubjectWord,
     explained,
@@ -57,7 +56,7 @@ def receipt(
     form, asked = form_of(output), subject_of(subject, name)
     if source is None:
         bodies = [_of_service(asked, namespace, connection)]
-    elif asked.kind is SubjectKind.JOB:
+    elif asked.kinds[0].singular == "job":
         bodies = receipts_from(source, asked.name)
     else:
         raise CommandError(f"{source} has jobs; write job NAME", code=EXIT_USAGE)

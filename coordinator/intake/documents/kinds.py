@@ -38,6 +38,11 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def root(self) -> str:
+        """Path of its version."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    @property
     def resource(self) -> str:
         """``plural.group``, as kubectl names it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -28,6 +28,19 @@ kind: Pod
 metadata: {name: waits}
 spec: {schedulerName: other, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 """
+NATIVE_GROUP = """
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: ring}
+spec: {schedulingPolicy: {gang: {minCount: 1}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: ring-0}
+spec:
+  schedulingGroup: {podGroupName: ring}
+  containers: [{name: c, resources: {requests: {cpu: "1"}}}]
+"""
 LABELLED = """
 apiVersion: v1
 kind: Pod
@@ -51,6 +64,25 @@ async def test_a_kind_and_a_name_may_be_one_word(command: Command) -> None:
         assert in_one.lines[0] == in_two.lines[0], verb
     elsewhere = await command("explain", "pod/default/ours", code=0)
     assert elsewhere.lines[0].startswith("JOB default/ours")
+
+
+async def test_a_group_of_kubernetes_is_found_by_the_names_that_kubectl_takes(
+    command: Command,
+) -> None:
+    planned = await command("plan", "-f", "-", stdin=NATIVE_GROUP)
+    assert planned.lines[0].startswith("+ PodGroup default/ring: 1 task now on n1")
+    await command("apply", "-f", "-", stdin=NATIVE_GROUP)
+    for words in (
+        ("podgroup", "ring"),
+        ("podgroups.scheduling.k8s.io/ring",),
+        ("podgroup.scheduling.k8s.io", "ring"),
+        ("job", "ring"),
+        ("po", "ring-0"),
+    ):
+        explained = await command("explain", *words)
+        assert explained.lines[0].startswith("JOB default/ring queue default"), words
+    missing = await command("explain", "podgroups.scheduling.volcano.sh/ring", code=1)
+    assert 'podgroups.scheduling.volcano.sh "ring" not found' in missing.err
 
 
 @pytest.mark.parametrize(
