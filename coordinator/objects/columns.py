@@ -352,6 +352,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _AGE,
     ),
     "ServiceAccount": (_NAME, _AGE),
+    "Workload": (_NAME, _AGE),
     "Namespace": (_NAME, Column("Status", at("status", "phase"), "Active."), _AGE),
     "Shard": (
         _NAME,

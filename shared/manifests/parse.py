@@ -20,7 +20,11 @@ from shared.manifests.kubernetes.devices import (
     read_device_class,
     read_slice,
 )
-from shared.manifests.kubernetes.groups import NativePodGroupManifest, read_native_pod_group
+from shared.manifests.kubernetes.groups import (
+    NativePodGroupManifest,
+    read_native_pod_group,
+    read_workload,
+)
 from shared.manifests.kubernetes.inert import INERT, InertObject, reader_of
 from shared.manifests.kubernetes.nodes import read_node
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
@@ -77,6 +81,7 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("scheduling.run.ai/v2alpha2", "PodGroup"): read_kai_pod_group,
     ("kai.scheduler/v1alpha1", "Topology"): read_kai_topology,
     ("scheduling.k8s.io/v1beta1", "PodGroup"): read_native_pod_group,
+    ("scheduling.k8s.io/v1beta1", "Workload"): read_workload,
     **{("v1", kind): read for kind, read in _INERT.items()},
 }
 """(apiVersion, kind) -> parser, for every kind that this version accepts."""

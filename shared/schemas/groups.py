@@ -19,6 +19,26 @@ NativePodGroupSpec - Policy and priority of a group.
   parentCompositePodGroupName: later
   resourceClaims: later
 
+Workload (scheduling.k8s.io/v1beta1) - Templates from which a controller makes PodGroups. Kept and
+    shown; nothing is decided by it.
+  spec: WorkloadSpec!        Its templates.
+
+WorkloadSpec - Templates of groups.
+  controllerRef: any         The object that it belongs to. Kept and not looked at.
+  podGroupTemplates: []NativeGroupTemplate~name!  The templates, 8 at most.
+  compositePodGroupTemplates: later
+
+NativeGroupTemplate - A group as it will be made.
+  name: string!              Its name, of which there is one in the Workload.
+  schedulingPolicy: NativePolicy!  Whether a minimum of its pods starts together.
+  disruptionMode: NativeDisruption  Whether its pods leave one by one; single where nothing is said.
+  priority: integer          Its priority as a number; taken from its class.
+  priorityClassName: string  The class that gives its priority.
+  preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace others; what its class says
+    where nothing is said.
+  schedulingConstraints: NativeConstraints  Where its pods may run.
+  resourceClaims: later
+
 NativePolicy - Whether a minimum of the pods starts together. One of both.
   basic: any                 Each pod is placed for itself.
   gang: NativeGang           A minimum of pods starts together.

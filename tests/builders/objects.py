@@ -97,6 +97,15 @@ def native_group(
     return item
 
 
+def workload(name: str = "w", /, *templates: Item, namespace: str = "ns", **spec: Any) -> Item:
+    """A Workload with these templates of groups; one of a gang of 2 where none is given."""
+    gang: Item = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
+    spec = {"podGroupTemplates": list(templates) or [gang]} | spec
+    return kube_object(
+        "scheduling.k8s.io/v1beta1", "Workload", name, namespace=namespace, spec=spec
+    )
+
+
 def queue(name: str = "q", /, *, state: str = "Open", **spec: Any) -> Item:
     return kube_object(
         "scheduling.volcano.sh/v1beta1", "Queue", name, spec=spec, status={"state": state}

@@ -8,6 +8,7 @@ from coordinator.intake.documents.document import Key
 from shared.errors import InvalidInput
 from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import NodeManifest
+from shared.manifests.parse import parse_stored
 from shared.model.kai_devices import with_gpus
 from shared.model.model import Node, PriorityClass, WorldObject
 from shared.model.topology import HyperNode
@@ -80,7 +81,10 @@ def admit_inert(step: AdmissionStep, new: InertObject) -> None:
     step.same.add(id(new))
     draft, where = step.draft, new.namespace
     key = Key(new.kind, where, new.name)
-    if key in step.inert or draft.document(key) is not None:
+    old = draft.document(key)
+    if new.fixed and old is not None:
+        _check_fixed(new, parse_stored(old.object()))
+    if key in step.inert or old is not None:
         return
     count = draft.inert.get(where) or 0
     if where and count >= INERT_OBJECTS:
@@ -88,6 +92,12 @@ def admit_inert(step: AdmissionStep, new: InertObject) -> None:
         raise InvalidInput("metadata.namespace", where, message)
     step.inert.add(key)
     draft.inert[where] = count + 1
+
+
+def _check_fixed(new: InertObject, old: object) -> None:
+    if isinstance(old, InertObject) and old.fixed != new.fixed:
+        message = f"field is immutable; delete the {new.kind} and create it with the new value"
+        raise InvalidInput("spec", None, message)
 
 
 def admit_priority_class(step: AdmissionStep, new: PriorityClass) -> None:

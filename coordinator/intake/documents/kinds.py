@@ -100,6 +100,7 @@ NATIVE_POD_GROUP = Kind(
     True,
     shared_name="PodGroup",
 )
+WORKLOAD = Kind("scheduling.k8s.io", "v1beta1", "Workload", "workloads", (), True)
 SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", (), False, READ)
 
 POD_GROUPS = (POD_GROUP, KAI_POD_GROUP, NATIVE_POD_GROUP)
@@ -133,6 +134,7 @@ KINDS = (
     KAI_POD_GROUP,
     KAI_TOPOLOGY,
     NATIVE_POD_GROUP,
+    WORKLOAD,
     SHARD,
 )
 
@@ -175,6 +177,6 @@ BY_KIND = {kind.kind: kind for kind in KINDS}
 SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
 """Kinds, as they are written, whose objects go to a queue. A token of the role ``submit`` may write
 them."""
-ATTACHED = (CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT)
+ATTACHED = (CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, WORKLOAD)
 """Kinds without effect that stand in a namespace beside jobs. Such a token may write them too."""
 WITHOUT_EFFECT = frozenset(kind.kind for kind in (NAMESPACE, *ATTACHED))

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import orjson
+
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import (
     KAI_QUEUE,
@@ -14,10 +16,12 @@ from shared.manifests.fields.metadata import (
     labels_of,
     read_metadata,
 )
-from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
+from shared.manifests.fields.reader import INT32, Fields, dns_label, loose_name, subdomain
+from shared.manifests.kubernetes.inert import InertObject
 from shared.model.model import Pairs
 
 HIGHEST_PRIORITY = 1_000_000_000
+MOST_TEMPLATES = 8
 SINGLE = "single"
 _POLICIES = ("basic", "gang")
 _MODES = (SINGLE, "all")
@@ -57,9 +61,6 @@ def read_native_pod_group(obj: dict[str, object]) -> NativePodGroupManifest:
     meta = read_metadata(obj, namespaced=True)
     spec = Fields(obj.get("spec"), "spec")
     spec.check("NativePodGroupSpec")
-    mode = spec.child("disruptionMode")
-    if mode is not None:
-        mode.check("NativeDisruption")
     preemption = spec.choice("preemptionPolicy", _PREEMPTION, "")
     priority = spec.data.get("priority")
     return NativePodGroupManifest(
@@ -75,11 +76,48 @@ def read_native_pod_group(obj: dict[str, object]) -> NativePodGroupManifest:
         if priority is None
         else spec.integer("priority", 0, low=-INT32 - 1, high=HIGHEST_PRIORITY),
         preempts=preemption != "Never" if preemption else None,
-        leaves_whole=mode is not None and _member_of(mode, _MODES) != SINGLE,
+        leaves_whole=_disruption_mode(spec) != SINGLE,
         topology_key=_topology_key(spec.child("schedulingConstraints")),
         labels=labels_of(meta),
         annotations=annotations_of(meta),
     )
+
+
+def read_workload(obj: dict[str, object]) -> InertObject:
+    """The templates are checked as the API server does it; only ``minCount`` may change later."""
+    meta = read_metadata(obj, namespaced=True)
+    spec = Fields(obj.get("spec"), "spec")
+    spec.check("WorkloadSpec")
+    templates = list(spec.children("podGroupTemplates"))
+    if not 1 <= len(templates) <= MOST_TEMPLATES:
+        raise spec.wrong("podGroupTemplates", f"must have 1 to {MOST_TEMPLATES} items")
+    names: set[str] = set()
+    for template in templates:
+        template.check("NativeGroupTemplate")
+        name = dns_label(template.data.get("name"), template.path("name"))
+        if name in names:
+            raise template.wrong("name", "another template has this name; write another")
+        names.add(name)
+        _min_count(template.need("schedulingPolicy"))
+        _disruption_mode(template)
+        _topology_key(template.child("schedulingConstraints"))
+    labels_of(meta)
+    fixed = orjson.dumps(_without_counts(spec.data), option=orjson.OPT_SORT_KEYS)
+    return InertObject("Workload", meta.namespace, meta.name, fixed=fixed)
+
+
+def _without_counts(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_counts(v) for name, v in value.items() if name != "minCount"}
+    return [_without_counts(item) for item in value] if isinstance(value, list) else value
+
+
+def _disruption_mode(spec: Fields) -> str:
+    mode = spec.child("disruptionMode")
+    if mode is None:
+        return SINGLE
+    mode.check("NativeDisruption")
+    return _member_of(mode, _MODES)
 
 
 def _min_count(policy: Fields) -> int | None:

@@ -44,7 +44,9 @@ class InertObject:
     kind: str
     namespace: str
     name: str
-    notice: str
+    notice: str = ""
+    fixed: bytes = b""
+    """Those of its fields that may never change, as JSON; empty if all may."""
 
 
 def reader_of(kind: str) -> Callable[[dict[str, object]], InertObject]:

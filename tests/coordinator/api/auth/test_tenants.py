@@ -17,7 +17,7 @@ from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.kinds import ATTACHED, Kind
 from coordinator.intake.principal import Principal, TokenRole
 from shared.model.model import PriorityClass
-from tests.builders.objects import a_list, node, priority_class, queue
+from tests.builders.objects import a_list, node, priority_class, queue, workload
 from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.api.auth.objects import group, job, pod
 from tests.coordinator.api.auth.test_service import GROUPS, JOBS, LISTS, PODS, QUEUES, TokenClient
@@ -320,9 +320,13 @@ async def test_a_token_for_namespaces_writes_there_alone(ask: TokenClient) -> No
 async def test_inert_objects_are_written_only_in_the_tokens_namespaces(
     ask: TokenClient, kind: Kind
 ) -> None:
-    spec = {"spec": {"ports": [{"port": 80}]}} if kind.kind == "Service" else {}
-    obj = {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": "x"}, **spec}
-    own, others = (f"/api/v1/namespaces/{name}/{kind.plural}" for name in ("team-a", "team-b"))
+    spec = {
+        "Service": {"spec": {"ports": [{"port": 80}]}},
+        "Workload": {"spec": workload()["spec"]},
+    }
+    obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x"}}
+    obj |= spec.get(kind.kind, {})
+    own, others = (f"{kind.root}/namespaces/{name}/{kind.plural}" for name in ("team-a", "team-b"))
     status, body = await ask(TEAM, "POST", own, obj)
     assert status == 201, body
     status, body = await ask(TEAM, "POST", others, obj)
