@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -137,6 +138,7 @@ class RayConnection:
                 # the process has to begin anew.
                 raise RayLost(f"the Ray head at {self._address} ended while it was joined")
             joining.result()
+            _own_signal_handlers()
         except (ConnectionError, TimeoutError, RuntimeError) as error:
             raise RayLost(f"cannot join the Ray head at {self._address}: {error}") from error
         finally:
@@ -202,6 +204,16 @@ class RayConnection:
                 writer.transport.abort()
             # Closed: its process has ended, or found that we say nothing.
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _own_signal_handlers() -> None:
+    """Put back the signal handlers that Ray replaced while it was joined. Its own print a stack to
+    the log at every SIGTERM, as of a crash, also where the process is only asked to stop."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.getsignal(number))
+        signal.siginterrupt(number, False)
 
 
 def _listens(address: str, *, seconds: float) -> bool:

@@ -40,7 +40,7 @@ class ChildDied(RuntimeError):
         self.code = code
         self.log = log
         self.how = f"the {role} process " + (f"lost its {lost}" if lost else _how(code))
-        super().__init__(f"{self.how}{times}; the end of {log}:\n{last_lines(log)}")
+        super().__init__(f"{self.how}{times}{_reason(log)}")
 
     def often(self, times: int, seconds: float) -> ChildDied:
         """The error for a process that died too often within the window."""
@@ -172,10 +172,25 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def last_lines(log: Path, count: int = _LAST_LINES) -> str:
-    with contextlib.suppress(OSError), log.open("rb") as file:
+def _reason(log: Path) -> str:
+    """Why a process ended, where its last line says so; otherwise the end of its log."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        last = orjson.loads(_tail(log)[-1])
+        if last.get("level") == "error" and "why" in last:
+            return f": {last['event']}: {last['why']}\nIts log: {log}"
+    return f"; the end of {log}:\n{last_lines(log)}"
+
+
+def _tail(log: Path) -> list[str]:
+    """The last lines of a log. Raises OSError."""
+    with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 16_384))
-        written = file.read().decode(errors="replace").splitlines()[-count:]
+        return file.read().decode(errors="replace").splitlines()
+
+
+def last_lines(log: Path, count: int = _LAST_LINES) -> str:
+    with contextlib.suppress(OSError):
+        written = _tail(log)[-count:]
         lines = [part for line in written for part in _readable(line)][-count:]
         return "\n".join(f"  {line}" for line in lines) or "  (it is empty)"
     return "  (there is none)"

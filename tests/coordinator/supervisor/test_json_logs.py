@@ -38,3 +38,5 @@ def test_every_line_of_every_log_is_json(short_dir: Path) -> None:
         assert [line for line in lines if not line.startswith(b'{"ts":')] == []
         parsed = [orjson.loads(line) for line in lines]
         assert all({"level", "event", "logger"} <= fields.keys() for fields in parsed), log
+    coordinator = (run_dir / "log" / "coordinator.log").read_text()
+    assert "SIGTERM received" not in coordinator, "Ray reports a stop that was asked for"
