@@ -198,7 +198,7 @@ def embedded_server() -> Iterator[EmbeddedServer]:
 def flush(server: EmbeddedServer | str) -> None:
     """Empty a ledger, named by its server or its URL."""
     url = server if isinstance(server, str) else server.url
-    with redis.Redis.from_url(url, protocol=2) as client:
+    with redis.Redis.from_url(url, protocol=2, driver_info=None) as client:
         client.flushall()
 
 

@@ -76,6 +76,7 @@ def open_client(access: Access, *, limit: float | None, size: int) -> Any:
         socket_timeout=None,
         socket_connect_timeout=5.0,
         decode_responses=False,
+        driver_info=None,  # else each connection parses metadata of a package, for 2 ms
     )
     client = _Client(connection_pool=pool)
     client.limit = limit

@@ -66,6 +66,7 @@ class RedisRenewal:
             retry=Retry(NoBackoff(), 0),
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
+            driver_info=None,
         )
         self._client: Any = Redis(connection_pool=self._pool)
 

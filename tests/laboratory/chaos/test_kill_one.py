@@ -64,7 +64,7 @@ def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: RunDirecto
     stage.event("epoch", "0", "2:new")
     stage.event("commit", "1", "1:other")
     stage.logged("Started a shard worker", shard=0, epoch="3:next", pid=77)
-    recovery = follow(watch, seconds=10, each=lambda: None)
+    recovery = follow(watch, seconds=60, each=lambda: None)
     assert recovery.complete
     assert whats(recovery) == [
         f"killed shard-0 (process {stage.child.pid})",

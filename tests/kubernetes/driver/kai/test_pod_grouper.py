@@ -20,7 +20,7 @@ from tests.kubernetes.driver.kai.objects import SCHEDULER, Json, beside_binder, 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("binder")]
 
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 120.0
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _VERSION = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _ANYTHING}}
 PYTORCH = kube_object(
