@@ -10,9 +10,11 @@ from coordinator.jobs.capability import within_capability
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.state import JobState, Need
 from coordinator.order.eviction_depth import EvictionDepth
+from coordinator.order.queue_heap import QueueHeap
 from coordinator.order.starvation import Contention
 from coordinator.order.turn_contexts import tree_key
 from shard_worker.framework.session import Session
+from shard_worker.framework.sort_keys import QueuePlace
 from shared.policy.evicting_actions import ANY_QUEUE, SAME_QUEUE
 
 
@@ -46,16 +48,13 @@ class Contenders:
         stands: allocate may have room for it sooner. Nobody behind it may touch those queues
         either: else a search over all of them would wait for ever behind those within one each.
         """
-        cluster, lines = self.accounts.cluster, self.lines
+        lines = self.lines
         if self.session.queue_choice is not None and self._all_touched():
             return None  # not even a look: it takes time by the number of lines
         awaited: set[str] = set()
-        by_key = [
-            (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
-            for queue in lines.queues.values()
-            if queue.lines
-        ]
-        for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
+        waiting = [qid for qid, queue in lines.queues.items() if queue.lines]
+        for qid in QueueHeap(waiting, self._place).drain():
+            queue = lines.queues[qid]
             # Those of all lines are sorted at each look, which is why looks without a result grow
             # rarer with the number of lines.
             own = tree_key(queue.info)
@@ -79,9 +78,12 @@ class Contenders:
                 if awaited.isdisjoint(keys) and not self.touched(keys):
                     return state, action
                 awaited |= keys
-        looked = sum(len(q.lines) for _, _, q in by_key) + len(self.unfilled)
+        looked = sum(len(lines.queues[qid].lines) for qid in waiting) + len(self.unfilled)
         self.contention.looked(self.now, lines=looked, blocked=bool(awaited))
         return None
+
+    def _place(self, qid: int) -> QueuePlace:
+        return self.session.queue_place(self.lines.queues[qid].info, self.accounts.cluster)
 
     def _all_touched(self) -> bool:
         """Whether there is no tree of queues that no open turn touches."""

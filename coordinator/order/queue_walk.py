@@ -3,15 +3,15 @@
 From the roots down the queue goes first that the policy's choice puts first among its siblings,
 each with the job that it, or a queue below it, would place next
 (:mod:`shard_worker.framework.queue_choice`). What stands at a queue is kept until something below
-it changed, so that a pick costs one path of the tree.
+it changed, and siblings stay sorted, so that a pick costs one path of the tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
-from shard_worker.framework.queue_choice import QueueChoice
+from shard_worker.framework.queue_choice import QueueChoice, SiblingQueues
 from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo
 
 _ROOT = -2
@@ -28,13 +28,6 @@ class NextJob(Protocol):
 J = TypeVar("J", bound=NextJob)
 
 
-class _QueueCandidate(NamedTuple, Generic[J]):
-    """A queue with the next job at or below it."""
-
-    job: J
-    contender: Any
-
-
 class QueueWalk(Generic[J]):
     def __init__(
         self,
@@ -46,49 +39,55 @@ class QueueWalk(Generic[J]):
         self._choice = choice
         self._cluster = cluster
         self._next_job = next_job
-        self._below: dict[int, list[QueueInfo]] = {_ROOT: []}
-        """Queue -> those directly below it that have jobs, or lead to some."""
-        self._chains: dict[int, tuple[QueueInfo, ...]] = {}
-        self._candidates: dict[int, _QueueCandidate[J] | None] = {}
+        self._below: dict[int, SiblingQueues[Any]] = {}
+        """Queue -> those directly below it."""
+        self._paths: dict[int, tuple[QueueInfo, ...]] = {}
+        """Queue -> itself and those above it, nearest first."""
+        self._jobs: dict[int, J | None] = {}
+        """Queue -> the next job at or below it."""
+        self._stale: dict[int, QueueInfo] = {}
 
     def add(self, queues: Iterable[QueueInfo]) -> None:
         """Walk these queues too, if they are not walked yet."""
         for queue in queues:
-            chain = self._choice.chain(queue)
-            for at, info in enumerate(chain):
-                qid = info.queue.qid
-                if qid in self._chains:
+            path = self._choice.chain(queue)
+            for at, info in enumerate(path):
+                if info.queue.qid in self._paths:
                     break
-                self._chains[qid] = chain[at:]
-                above = chain[at + 1].queue.qid if at + 1 < len(chain) else _ROOT
-                self._below.setdefault(above, []).append(info)
+                self._paths[info.queue.qid] = path[at:]
+                self._stale[info.queue.qid] = info
 
     def changed(self, queue: QueueInfo) -> None:
         """Note that a queue holds something else, or has another next job."""
         self.add([queue])
-        for info in self._chains[queue.queue.qid]:
-            self._candidates.pop(info.queue.qid, None)
+        for info in self._paths[queue.queue.qid]:
+            self._stale[info.queue.qid] = info
 
     def first(self) -> J | None:
         """The job whose turn it is; None where no queue has one."""
-        best = self._first_of(self._below[_ROOT])
-        return None if best is None else best.job
+        # Those below before those above, which stand by the best of them.
+        for info in sorted(self._stale.values(), key=self._depth, reverse=True):
+            self._enter(info)
+        self._stale.clear()
+        roots = self._below.get(_ROOT)
+        qid = None if roots is None else roots.first()
+        return None if qid is None else self._jobs[qid]
 
-    def _first_of(self, siblings: Sequence[QueueInfo]) -> _QueueCandidate[J] | None:
-        candidates = [at for queue in siblings if (at := self._candidate(queue)) is not None]
-        if len(candidates) < 2:
-            return candidates[0] if candidates else None
-        return candidates[self._choice.first([at.contender for at in candidates])]
+    def _depth(self, queue: QueueInfo) -> int:
+        return len(self._paths[queue.queue.qid])
 
-    def _candidate(self, queue: QueueInfo) -> _QueueCandidate[J] | None:
+    def _enter(self, queue: QueueInfo) -> None:
         qid = queue.queue.qid
-        if qid not in self._candidates:
-            job = self._next_job(queue)
-            if job is None and (below := self._first_of(self._below.get(qid, ()))) is not None:
-                job = below.job
-            self._candidates[qid] = (
-                None
-                if job is None
-                else _QueueCandidate(job, self._choice.contender(queue, job.asks, self._cluster))
-            )
-        return self._candidates[qid]
+        job = self._next_job(queue)
+        if job is None and (below := self._below.get(qid)) is not None:
+            first = below.first()
+            job = None if first is None else self._jobs[first]
+        self._jobs[qid] = job
+        path = self._paths[qid]
+        above = path[1].queue.qid if len(path) > 1 else _ROOT
+        if above not in self._below:
+            self._below[above] = self._choice.siblings()
+        contender = None
+        if job is not None:
+            contender = self._choice.contender(queue, job.asks, self._cluster)
+        self._below[above].put(qid, contender)

@@ -10,16 +10,19 @@ Capacity only shrinks during a session, from one pick to the next.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import held, upwards, within_capability
 from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineId, LineOrder, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, SchedulingStatus
-from coordinator.order.queue_heap import QueueHeap, QueueKey
+from coordinator.order.queue_heap import QueueHeap
 from coordinator.order.tree_selection import TreeSelection
 from coordinator.order.usage_over_time import UsageOverTime
 from shard_worker.framework.session import Session
+from shard_worker.framework.sort_keys import QueuePlace
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import Reason
 from shared.model.model import Requests
@@ -27,6 +30,11 @@ from shared.model.model import Requests
 BEYOND_SECONDS = 1.0
 """Seconds for which a job is tried only beyond its queue's share, after a session has found no room
 for it within. Within the share it would be the first job again each time."""
+
+
+FAILED_QUEUES = 16
+"""So many queues in a row without a job to try, and the others are looked through before they are
+asked one by one: the last turn may have taken the last room."""
 
 
 class Picking:
@@ -93,14 +101,21 @@ class Picking:
             self._tree.changed(queue)
         for at in upwards(self._lines.queues, queue):
             qid = at.queue.qid
-            heap = self._lenders if qid in self._closed else self._within
-            if heap is not None and qid in self._lines.queues:
-                heap.changed(qid)
+            if qid not in self._lines.queues:
+                continue
+            own, other = self._within, self._lenders
+            if qid in self._closed:
+                own, other = other, own
+            if own is not None:
+                own.changed(qid)
+            if other is not None:
+                other.moved(qid)
 
     def next(self) -> tuple[JobState, Need] | None:
         """The next job and its need; it stays in its line until its turn is opened."""
         if self._session.queue_choice is not None:
             return self._next_of_tree()
+        failed = 0
         while (queue := self._first_queue()) is not None:
             while (best := self._best_line(queue)) is not None:
                 line, state = best[0], self._jobs[best[1][2]]
@@ -113,6 +128,9 @@ class Picking:
                 if line.order is not None:
                     line.order.skip(line)
             self._close(queue)
+            failed += 1
+            if failed == FAILED_QUEUES and self._within is not None:
+                self._within = self._left_with_room(self._within)
         # Volcano leaves this capacity free: with four queues of weight one that each want a gang of
         # 8 on 16 GPUs each deserves 4, and the cluster stays empty for ever (decision 0010).
         return self._borrow() if self._work_conserving else None
@@ -147,13 +165,31 @@ class Picking:
         if self._within is None or not self._session.sorts_queues:
             queues = self._lines.queues.items()
             qids = [qid for qid, queue in queues if queue.lines and qid not in self._closed]
-            self._within = QueueHeap(qids, self._queue_key)
+            self._within = QueueHeap(self._with_room(qids), self._place)
         while (qid := self._within.first()) is not None:
             queue = self._lines.queues[qid]
             if not self._session.overused(queue.info, self._accounts.cluster):
                 return queue
             self._close(queue)
+        self._closed.update(qid for qid, queue in self._lines.queues.items() if queue.lines)
         return None
+
+    def _left_with_room(self, heap: QueueHeap) -> QueueHeap:
+        """The heap, or one of the queues in it that have room if those are few."""
+        qids = heap.qids()
+        left = self._with_room(qids)
+        return heap if 2 * len(left) > len(qids) else QueueHeap(left, self._place)
+
+    def _with_room(self, qids: Iterable[int]) -> list[int]:
+        """Those of the queues for which capacity may have room. On a full cluster that is none of a
+        thousand, and the place of each in order would take ten times as long as this look."""
+        queues, lines, now = self._lines.queues, self._lines, self._now
+        return [
+            qid
+            for qid in qids
+            if queues[qid].order is not None
+            or not all(lines.held_back(line, now) for line in queues[qid].lines.values())
+        ]
 
     def _close(self, queue: PendingQueue) -> None:
         """For the rest of the session, as in Volcano: capacity only shrinks from pick to pick."""
@@ -164,9 +200,8 @@ class Picking:
         if self._lenders is not None:
             self._lenders.changed(qid)
 
-    def _queue_key(self, qid: int) -> QueueKey:
-        info = self._lines.queues[qid].info
-        return self._session.queue_key(info, self._accounts.cluster), info.queue.name
+    def _place(self, qid: int) -> QueuePlace:
+        return self._session.queue_place(self._lines.queues[qid].info, self._accounts.cluster)
 
     def _best_line(self, queue: PendingQueue) -> tuple[Line, Entry] | None:
         """Find the line whose first job is first in order, among the lines that are not blocked."""
@@ -274,12 +309,16 @@ class Picking:
         """Work conservation: when no queue within its share has a job to try, free capacity goes by
         queue order, then job order."""
         if self._lenders is None or not self._session.sorts_queues:
-            self._lenders = QueueHeap(self._closed, self._queue_key)
+            self._lenders = QueueHeap(self._with_room(self._closed), self._place)
+        failed = 0
         while (qid := self._lenders.first()) is not None:
             queue = self._lines.queues[qid]
             if queue.info.queue.open and (best := self._best_beyond(queue)) is not None:
                 return self._jobs[best[1][2]], best[0].need
             self._lenders.remove(qid)
+            failed += 1
+            if failed == FAILED_QUEUES:
+                self._lenders = self._left_with_room(self._lenders)
         return None
 
     def _best_beyond(self, queue: PendingQueue) -> tuple[Line, Entry] | None:

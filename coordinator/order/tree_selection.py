@@ -62,19 +62,37 @@ class TreeSelection:
         """Queue -> the last of its jobs that is tried in this session, where there is a depth; None
         where none is."""
         self._walk: QueueWalk[QueueHead] = QueueWalk(choice, accounts.cluster, self._head)
-        self._walk.add(queue.info for queue in lines.queues.values() if queue.lines)
+        self._hopeful = {qid: queue for qid, queue in lines.queues.items() if queue.lines}
+        """Queues in which there may be a job to try: capacity only shrinks during a session."""
+        self._walk.add(queue.info for queue in self._hopeful.values())
 
     def changed(self, queue: QueueInfo) -> None:
         """Note that a queue got a turn, or that a job of it joined or left its lines."""
         self._walk.changed(queue)
+        if (pending := self._lines.queues.get(queue.queue.qid)) is not None:
+            self._hopeful[queue.queue.qid] = pending
 
     def next(self) -> QueueHead | None:
         """The job whose turn it is, of those not known to find no room."""
-        while (head := self._walk.first()) is not None:
+        while self._any_room() and (head := self._walk.first()) is not None:
             if not self._lines.held_back(head.line, self._now):
                 return head
             self.fail(head)
         return None
+
+    def _any_room(self) -> bool:
+        """Whether any job may be tried. Where capacity holds all of a thousand queues back, nobody
+        asks whose turn it would be."""
+        while self._hopeful:
+            queue = next(iter(self._hopeful.values()))
+            if queue.order is not None or any(
+                not self._lines.held_back(line, self._now)
+                and (queue.info.queue.qid, line.key) not in self._out
+                for line in queue.lines.values()
+            ):
+                return True
+            del self._hopeful[queue.info.queue.qid]
+        return False
 
     def fail(self, head: QueueHead) -> None:
         """The job's turn came, and it cannot have one: it is out for the session."""

@@ -6,13 +6,24 @@ that compares queues together with the next job of each registers a choice inste
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo
 
+C_contra = TypeVar("C_contra", contravariant=True)
 C = TypeVar("C")
 """A queue with its next job, as the choice compares it; opaque to the caller."""
+
+
+class SiblingQueues(Protocol[C_contra]):
+    def put(self, qid: int, contender: C_contra | None, /) -> None:
+        """Enter a queue, or enter it anew; None: it has no next job."""
+        ...
+
+    def first(self) -> int | None:
+        """The queue that goes first; None where none has a next job."""
+        ...
 
 
 class QueueChoice(Protocol[C]):
@@ -37,6 +48,6 @@ class QueueChoice(Protocol[C]):
         """Queue -> what it holds now, with all queues below it."""
         ...
 
-    def first(self, contenders: Sequence[C]) -> int:
-        """The index of the sibling that goes first."""
+    def siblings(self) -> SiblingQueues[C]:
+        """The queues below one parent; none so far."""
         ...

@@ -79,6 +79,7 @@ from shard_worker.framework.rules import (
     Votes,
     by_kind,
 )
+from shard_worker.framework.sort_keys import QueuePath
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shared.model.model import Node, Requests, Role, TaskClass
 from shared.policy.model import PluginOption, Policy
@@ -119,6 +120,9 @@ class Registration:
         """Takes what guarded rules raise, in the coordinator; None: PluginError is raised."""
         self.guarded: set[str] = set()
         """The plugins from outside, whose rules are guarded."""
+        self.queue_paths: dict[str, Callable[[QueueInfo, ClusterInfo], QueuePath] | None] = {}
+        """Plugin whose rule of QueueOrder is a comparison -> the same as a path; None where the
+        coordinator's comparison stays as it is until the totals' next revision."""
         self.times: RuleTimes | None = None
         """Takes how long the rules take that are registered from now on."""
         self._speaker: tuple[int, PluginOption] | None = None
@@ -202,6 +206,14 @@ class Registration:
     ) -> None:
         """Which queue goes first; evaluated again after each turn."""
         self.add(QUEUE_ORDER, key, scalar=compare)
+
+    def report_queue_path(
+        self, path: Callable[[QueueInfo, ClusterInfo], QueuePath] | None = None
+    ) -> None:
+        """Register the comparison of queues in a form that the coordinator keeps sorted with
+        thousands of queues; see :attr:`queue_paths`."""
+        if self.listens(QUEUE_ORDER):
+            self.queue_paths[self.speaker] = path
 
     def add_task_order_fn(
         self,

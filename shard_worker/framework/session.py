@@ -47,7 +47,7 @@ from shard_worker.framework.operation import Operation
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.queue_choice import QueueChoice
 from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
-from shard_worker.framework.sort_keys import Key, sort_key
+from shard_worker.framework.sort_keys import Key, QueuePlace, queue_place, sort_key
 from shard_worker.session_model.demands import Served
 from shard_worker.session_model.queue_limits import QueueRefusal
 from shard_worker.session_model.queue_totals import charge_total
@@ -293,13 +293,22 @@ class Session(Answers):
 
     @cached_property
     def sorts_queues(self) -> bool:
-        """Whether all rules of QueueOrder are keys: such a key changes only with what its queue
-        has."""
-        return all(rule.fn is not None for rule in self.rules(QUEUE_ORDER))
+        """Whether a queue's place changes only with what it, and those of its path, have: all rules
+        of QueueOrder are keys or constant, and at most one is a path."""
+        compares = [rule for rule in self.rules(QUEUE_ORDER) if rule.fn is None]
+        if any(rule.plugin not in self.queue_paths for rule in compares):
+            return False
+        return sum(self.queue_paths[rule.plugin] is not None for rule in compares) < 2
 
     def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """The QueueOrder key. The caller adds the last tie-break."""
         return sort_key(self.rules(QUEUE_ORDER), queue, cluster)
+
+    def queue_place(self, queue: QueueInfo, cluster: ClusterInfo) -> QueuePlace:
+        """The same for very many queues, with the queue's name as the last tie-break."""
+        paths = self.queue_paths if self.sorts_queues else {}
+        place = queue_place(self.rules(QUEUE_ORDER), paths, queue, cluster)
+        return QueuePlace(place.path, (*place.key, queue.queue.name))
 
     def task_key(self, role: Role) -> Key:
         """TaskOrder, of the roles of one job; members of a role go by their index."""

@@ -21,10 +21,15 @@ POLICY = {
 
 
 def order(
-    *, nodes: int = 4, cpus: int = 4, queues: tuple[str, ...] = ("a",), **options: Any
+    *,
+    nodes: int = 4,
+    cpus: int = 4,
+    queues: tuple[str, ...] = ("a",),
+    policy: dict[str, Any] = POLICY,
+    **options: Any,
 ) -> Order:
     """``nodes`` nodes of ``cpus`` cores; class 0 asks for one core, class 1 for two."""
-    new_order = Order(open_session(parse_policy(POLICY)), **options)
+    new_order = Order(open_session(parse_policy(policy)), **options)
     new_order.accounts.classes.update({0: ONE, 1: TWO})
     for qid, name in enumerate(queues):
         new_order.put_queue(Queue(qid=qid, name=name))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from coordinator.order.order import Order
 from shard_worker.dialects.kai.actions import allocate
 from shard_worker.dialects.kai.model import KaiJob
+from shard_worker.dialects.kai.service.queues import QueueShares
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
@@ -315,3 +316,22 @@ def test_a_flat_tree_compares_leaves_alone() -> None:
     assert turns_of_order(SessionAndOrder(queues, jobs, gpus=8, policy={}).order()) == ["r", "l"]
     flat: dict[str, object] = {"options": {"full-hierarchy-fairness": False}}
     assert turns_of_order(SessionAndOrder(queues, jobs, gpus=8, policy=flat).order()) == ["l", "r"]
+
+
+def test_a_full_cluster_asks_for_no_queues_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = [Queue_("top"), *(Queue_(f"q{at}", "top") for at in range(30))]
+    jobs = [QueuedJob(f"j{at}", f"q{at % 30}") for at in range(60)]
+    order = SessionAndOrder(queues, jobs, gpus=2, policy={}).order(window=64)
+    asked: list[str] = []
+    contender = QueueShares.contender
+
+    def counted(self, queue, asks, cluster):  # type: ignore[no-untyped-def]
+        asked.append(queue.queue.name)
+        return contender(self, queue, asks, cluster)
+
+    monkeypatch.setattr(QueueShares, "contender", counted)
+    assert len(turns(order)) == 2
+    assert len(asked) <= 31 + 2 * 2, "each queue once, and the path of each turn"
+    asked.clear()
+    assert not turns(order, now=1.0)
+    assert not asked

@@ -9,7 +9,7 @@ heap then goes by the order of a map. :func:`first` looks at all siblings at onc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -103,6 +103,9 @@ def _part(fraction: Fraction) -> Part:
     return fraction.numerator / fraction.denominator, fraction
 
 
+CandidateKey = tuple[bool, bool, int, bool, Part, Part]
+
+
 class Candidate:
     """A queue with what it, or a descendant, would place next.
 
@@ -125,7 +128,7 @@ class Candidate:
         self.allocatable = allocatable(queue)
 
     @cached_property
-    def key(self) -> tuple[bool, bool, int, bool, Part, Part]:
+    def key(self) -> CandidateKey:
         """The first six steps; the smaller key goes first."""
         queue, share = self.queue, self.allocatable
         with_job = self.with_job
@@ -168,14 +171,18 @@ def _is_less(mine: Amounts, theirs: Amounts) -> bool:
     return mine != theirs and all_within(mine, theirs)
 
 
+def least_shares(shares: Collection[Amounts]) -> set[Amounts]:
+    """The shares for which there is no smaller one."""
+    return {share for share in shares if not any(_is_less(other, share) for other in shares)}
+
+
 def first(candidates: Sequence[Candidate]) -> int:
     """The index of the queue that goes first, whatever the order in which they are given: of those
     with the smallest key, and of these without one of a smaller share, the oldest."""
     best = min(candidate.key for candidate in candidates)
     level = [i for i, candidate in enumerate(candidates) if candidate.key == best]
     if len(level) > 1:
-        shares = {candidates[i].allocatable for i in level}
-        least = {share for share in shares if not any(_is_less(other, share) for other in shares)}
+        least = least_shares({candidates[i].allocatable for i in level})
         level = [i for i in level if candidates[i].allocatable in least]
     return min(level, key=lambda i: candidates[i].age)
 

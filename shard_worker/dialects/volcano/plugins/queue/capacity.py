@@ -23,7 +23,7 @@ from shard_worker.dialects.volcano.plugins.queue.capacity_reclaim import Reclaim
 from shard_worker.eviction.victims import in_order
 from shard_worker.framework.rules import PERMIT, REJECT, EventHandler, Purpose
 from shard_worker.framework.session import Session
-from shard_worker.framework.sort_keys import Key
+from shard_worker.framework.sort_keys import Key, QueuePath
 from shard_worker.session_model.queue_limits import CLOSED, QueueRefusal, beyond, exceeds_with
 from shard_worker.session_model.queue_totals import QUEUE_GATE, reserves, used, whole
 from shard_worker.session_model.queue_tree import (
@@ -63,6 +63,7 @@ class Capacity:
         self._session = ssn
         if self.hierarchical:
             ssn.add_queue_order_fn(self.compare_queues)
+            ssn.report_queue_path(self.queue_path)
             ssn.add_victim_queue_order_fn(self.compare_victim_queues)
         else:
             ssn.add_queue_order_fn(key=self.queue_order)
@@ -160,6 +161,16 @@ class Capacity:
             return 0
         first, second = self._need(left_branch, cluster), self._need(right_branch, cluster)
         return -1 if first < second else 1 if first > second else 0
+
+    def queue_path(self, queue: QueueInfo, cluster: ClusterInfo) -> QueuePath:
+        """:meth:`compare_queues` as a path: priority, whether it is a leaf, its branches."""
+        priority = ("priority", queue.queue.priority), -queue.queue.priority
+        branch = self.tree(cluster).branches.get(queue.queue.qid)
+        if branch is None:
+            return (priority,)
+        way = (at for at in branch.way if at.qid in cluster.queues)
+        shares = [(at.qid, self._need(at, cluster)) for at in way]
+        return (priority, (("leaf", branch.leaf), not branch.leaf), *shares)
 
     def compare_victim_queues(
         self, left: QueueInfo, right: QueueInfo, evictor: QueueInfo, world: World

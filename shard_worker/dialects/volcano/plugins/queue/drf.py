@@ -50,6 +50,7 @@ class Drf:
                     "different shares; leave one of the two out"
                 )
             ssn.add_queue_order_fn(self.compare_queues)
+            ssn.report_queue_path()
             ssn.add_reclaimable_fn(self.reclaimable)
             ssn.add_event_handler(EventHandler(self._moved, self._moved))
 
