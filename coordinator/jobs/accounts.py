@@ -16,6 +16,7 @@ from coordinator.jobs.charges.gpu_memory import GpuMemoryBook, by_memory
 from coordinator.jobs.gate_removals import GateRemovals
 from coordinator.jobs.rule_objects import drop_rule_object, put_rule_object
 from coordinator.jobs.state import (
+    NO_TASKS,
     JobState,
     Need,
     amounts,
@@ -336,7 +337,7 @@ class Accounts:
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
                 self.move(state, state.expected(placement.tasks), TaskState.BINDING)
-        state.returned = frozenset()
+        state.returned = NO_TASKS
 
     def begin_bind_run(self, run: Sequence[JobState]) -> None:
         """As :meth:`begin_binds` after :meth:`give_back`, of like jobs that :meth:`binds_alike`
@@ -405,9 +406,9 @@ class Accounts:
         if state.counted:
             self.started += (members[0] > 0) - before
         if leaving:
-            state.evicted.update(tasks)
+            state.evicted |= frozenset(tasks)
         else:
-            state.evicted.difference_update(tasks)
+            state.evicted = state.evicted.difference(tasks) or NO_TASKS
         state.need = None
         self.dirty = True
 

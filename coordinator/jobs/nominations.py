@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.jobs.state import JobState, count_group
+from coordinator.jobs.state import NO_TASKS, JobState, count_group
 from shared.messages.messages import Level, Outcome, TaskState
 
 LOOK_AGAIN_SECONDS = 1.0
@@ -71,7 +71,7 @@ class Nominations:
                 waiting.discard(state.job.jid)
                 if not waiting:
                     del self._jobs[row]
-        state.nominated, state.waits_for = {}, frozenset()
+        state.nominated, state.waits_for = {}, NO_TASKS
 
     def _count(self, state: JobState, sign: int) -> None:
         for tix in state.nominated:

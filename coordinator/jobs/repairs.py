@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from coordinator.jobs.gang_repair import left_short
-from coordinator.jobs.state import JobState, SchedulingStatus
+from coordinator.jobs.state import NO_TASKS, JobState, SchedulingStatus
 from coordinator.jobs.table import JobBook
 from shared.ledger.entries.snapshot import Nomination
 from shared.messages.messages import ENDED, HOLDING, TaskState
@@ -233,7 +233,7 @@ class Repairs(JobBook):
     def look_again(self) -> None:
         """Unblock all jobs that a worker found infeasible, because new workers may find a place."""
         for state in self.jobs.values():
-            state.tried = frozenset()
+            state.tried = NO_TASKS
         self.lines.release_all()
 
 

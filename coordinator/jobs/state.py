@@ -34,6 +34,8 @@ from shared.units.things import Things
 Need = tuple[tuple[int, int], ...]
 """(class, count) pairs: what a job must get in its next turn. Jobs of equal need wait together."""
 
+NO_TASKS: frozenset[int] = frozenset()
+"""One for all jobs: an empty set takes 216 bytes, and most jobs have five."""
 _NO_ROW = array("i", [-1])
 _USING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
@@ -125,7 +127,7 @@ class JobState(msgspec.Struct, gc=False):
     charged_beside: Amounts = msgspec.field(default_factory=dict)
     """Amounts charged with these that depend on the nodes, and are not of their classes."""
     nominated: dict[int, int] = msgspec.field(default_factory=dict)
-    waits_for: frozenset[int] = frozenset()
+    waits_for: frozenset[int] = NO_TASKS
     """Rows where a nominated job waits for leaving tasks."""
     line: Any = None
     """The line the job is in (:class:`coordinator.jobs.pending_order.Line`); None for none."""
@@ -134,7 +136,7 @@ class JobState(msgspec.Struct, gc=False):
     line, and none of its queue that comes after it may pass for the first."""
     need: Need | None = None
     """Tasks for the next turn to place; None: recompute, because tasks have changed."""
-    tried: frozenset[int] = frozenset()
+    tried: frozenset[int] = NO_TASKS
     """Shards that found no place for it since capacity last changed (hard mode)."""
     releasing_nominations: bool = False
     """True while the release of its nominations is being recorded: no turn until it is."""
@@ -144,11 +146,11 @@ class JobState(msgspec.Struct, gc=False):
     """Turns in a row that the ledger refused, or that were lost with their worker."""
     refused_by: str = ""
     """The node that refused the last of those binds, and its message."""
-    stopping: frozenset[int] = frozenset()
+    stopping: frozenset[int] = NO_TASKS
     """Members that are being stopped because too few others are left: no turn until they ended."""
-    returned: frozenset[int] = frozenset()
+    returned: frozenset[int] = NO_TASKS
     """Tasks whose bind was refused before the outcome that placed them arrived."""
-    refused: frozenset[int] = frozenset()
+    refused: frozenset[int] = NO_TASKS
     """Tasks whose bind was refused under this leader: a late copy of the request may still reach
     the cluster and take effect. Without those that the cluster was asked to stop and will
     refuse."""
@@ -170,7 +172,7 @@ class JobState(msgspec.Struct, gc=False):
     turn_results: TurnResults = msgspec.field(default_factory=TurnResults)
     failed_eviction: FailedEviction | None = None
     """The last failed attempt to evict for it; None where there was none."""
-    evicted: set[int] = msgspec.field(default_factory=set)
+    evicted: frozenset[int] = NO_TASKS
     """Tasks that are being evicted: RELEASING, and no members of their gangs."""
     slow: bool | None = None
     """Whether allocating it needs a session; None: to be computed by the policy in force."""
@@ -254,12 +256,21 @@ class JobState(msgspec.Struct, gc=False):
         for tix in tasks:
             at[tix] = -1
 
+    def drop_zeros(self) -> None:
+        """Make the counts of a job that has ended small: it may be kept for long."""
+        info = self.info
+        if not any(info.allocated.values()):
+            info.allocated = {}
+        if not any(info.requested.values()):
+            info.requested = {}
+
     def inherit(self, before: JobState) -> None:
         """Take over the state of the same job under its earlier specification."""
         self.rows[: len(before.rows)] = before.rows
         self.last, self.turn_results = before.last, before.turn_results
         self.refused_by, self.refused = before.refused_by, before.refused
-        self.stopping = frozenset(t for t in before.stopping if self.states[t] in HOLDING)
+        stopping = [t for t in before.stopping if self.states[t] in HOLDING]
+        self.stopping = frozenset(stopping) if stopping else NO_TASKS
         self.incarnations, self.started = before.incarnations, before.started
         self.devices = before.devices
         self.evicted_on_request = before.evicted_on_request

@@ -156,6 +156,7 @@ class JobBook:
         self.lines.set_status(state, SchedulingStatus.DONE, HoldReason.NONE)
         state.stamp += 1
         self.accounts.retire(state)
+        state.drop_zeros()
 
     def _bind_failed(self, state: JobState) -> None:
         """Place refused members again, after a growing pause: the same node may refuse again."""

@@ -26,6 +26,7 @@ from itertools import islice
 
 from coordinator.jobs.pending_reasons import of_counts
 from coordinator.jobs.state import (
+    NO_TASKS,
     FailedEviction,
     JobState,
     Need,
@@ -248,7 +249,7 @@ class Order(Sessions):
         # Voids the job's entries in every heap: they are never searched for, only skipped when they
         # come to the top.
         state.stamp += 1
-        state.returned = frozenset()  # binds refused before this turn say nothing about its outcome
+        state.returned = NO_TASKS  # binds refused before this turn say nothing about its outcome
         self.open += 1
         if keys is not None:
             self.go_out(state, action, keys)
@@ -454,7 +455,7 @@ class Order(Sessions):
     def _forget_attempts(self, state: JobState) -> None:
         """Start anew after a turn that placed tasks of the job."""
         state.attempts = state.conflicts = 0
-        state.tried = frozenset()
+        state.tried = NO_TASKS
         if self.further:
             self.contention.forget(state.job.jid)
         if self.aging.jid == state.job.jid:
@@ -549,7 +550,7 @@ class Order(Sessions):
         elsewhere = self.walls and bool(self.reachable - state.tried)
         self._enqueue(state, of_counts(outcome.reasons), urgent=elsewhere)
         if not elsewhere:
-            state.tried = frozenset()
+            state.tried = NO_TASKS
             self._hold_line(state)
 
     def _conflict(self, state: JobState) -> None:

@@ -15,7 +15,7 @@ from coordinator.jobs.late_groups import LateGroups
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
-from coordinator.jobs.state import JobState, SchedulingStatus, recount
+from coordinator.jobs.state import NO_TASKS, JobState, SchedulingStatus, recount
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE, Aging
 from coordinator.order.contenders import Contenders
@@ -103,7 +103,7 @@ class Sessions(Repairs):
 
     def _judge_anew(self, state: JobState) -> None:
         state.need = None  # the order of its roles may be another
-        state.tried = frozenset()
+        state.tried = NO_TASKS
         state.slow = None
         waits = state.status is SchedulingStatus.WAITING and state.reason in INVALID
         waits = self._regroup(state) or waits

@@ -16,7 +16,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import ReleaseNominations, Stop
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_SECONDS
-from coordinator.jobs.state import SchedulingStatus
+from coordinator.jobs.state import NO_TASKS, SchedulingStatus
 from shared.codec.packed import replace
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, Evicted, JobRecord, TaskRecord
@@ -103,7 +103,7 @@ def test_a_victim_is_stopped_leaves_its_gang_and_is_pending_again() -> None:
     items = ends(core, 1, 2)
     assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0], incarnations=(0, 0))]
     assert [TaskState(s) for s in state.states] == [RUNNING, PENDING, PENDING]
-    assert (state.info.held, state.evicted, state.incarnations) == ([1], set(), {1: 1, 2: 1})
+    assert (state.info.held, state.evicted, state.incarnations) == ([1], NO_TASKS, {1: 1, 2: 1})
     assert (state.status, state.refusals) == (SchedulingStatus.READY, 0)
     assert core.victims.uids([(1, 0), (1, 1)]) == ["u1", "u1~~1"]
     assert idle(core) == 3
@@ -122,7 +122,7 @@ def test_a_victim_that_succeeds_before_its_stop_has_ended() -> None:
     evict(core, 1)
     record(core, SUCCEEDED, VICTIM, [1])
     state = core.order.jobs[VICTIM]
-    assert (state.info.held, state.evicted, state.incarnations) == ([3], set(), {})
+    assert (state.info.held, state.evicted, state.incarnations) == ([3], NO_TASKS, {})
 
 
 def test_a_failure_before_word_of_the_eviction_is_a_failure() -> None:
@@ -344,7 +344,7 @@ def test_another_specification_keeps_victims_and_lives() -> None:
     core.admitted(Changes(jobs=[replace(job, spec=job.spec + 1)]))
     core.validate()
     state = core.order.jobs[VICTIM]
-    assert (state.evicted, state.incarnations, state.info.held) == ({0}, {1: 1}, [2])
+    assert (state.evicted, state.incarnations, state.info.held) == (frozenset({0}), {1: 1}, [2])
 
 
 # --- read from the ledger ---------------------------------------------------------------------
@@ -366,7 +366,11 @@ def test_the_ledger_may_know_more_than_the_books() -> None:
     )
     core.validate()
     state = core.order.jobs[VICTIM]
-    assert (state.evicted, state.incarnations, state.info.held) == ({1}, {1: 2, 2: 3}, [1])
+    assert (state.evicted, state.incarnations, state.info.held) == (
+        frozenset({1}),
+        {1: 2, 2: 3},
+        [1],
+    )
     assert ends(core, 1, incarnation=2) == [
         StatusItem(PENDING, VICTIM, [1], [0], incarnations=(2,))
     ]

@@ -66,7 +66,9 @@ def test_an_action_restarts_these_tasks(
     event: str, action: str, words: str, expected: dict[int, int] | None
 ) -> None:
     standing = Standing(words)
-    standing.evicted = {t for t, s in enumerate(standing.states) if s == TaskState.RELEASING}
+    standing.evicted = frozenset(
+        t for t, s in enumerate(standing.states) if s == TaskState.RELEASING
+    )
     answer = demanded_incarnations(event, action, standing)
     assert answer == (
         expected and {tix: incarnation for tix, incarnation in expected.items() if incarnation}

@@ -47,7 +47,7 @@ class Standing:
         )
         self.states = states
         self.incarnations: dict[int, int] = {}
-        self.evicted: set[int] = set()
+        self.evicted: frozenset[int] = frozenset()
         self.admitted = True
         self.in_part = False
 
