@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from laboratory.lab.formats import format_of
 from laboratory.workloads.columns import TIME_UNITS, CsvTable, TableError, open_text, read_table
 from laboratory.workloads.swf import parse_swf
 from shared.codec.packed import replace
@@ -35,35 +36,6 @@ NAMES = (
     *("queue", "user", "priority"),
 )
 REQUIRED = ("submit", "duration", "gpus")
-
-KNOWN: Mapping[str, tuple[frozenset[str], dict[str, str]]] = {
-    "Philly (ElasticFlow)": (
-        frozenset({"timestamp", "duration", "num_gpus", "cluster"}),
-        {"submit": "timestamp", "gpus": "num_gpus", "queue": "cluster"},
-    ),
-    "openb": (
-        frozenset({"cpu_milli", "num_gpu", "gpu_milli", "creation_time", "deletion_time"}),
-        {
-            "submit": "creation_time",
-            "duration": "deletion_time - creation_time",
-            "gpus": "num_gpu * gpu_milli / 1000",
-            "cpu": "cpu_milli milli",
-            "memory": "memory_mib MiB",
-            "queue": "qos",
-        },
-    ),
-    "Muri": (
-        frozenset({"job_id", "num_gpu", "submit_time", "iteration_time"}),
-        {
-            "name": "job_id",
-            "submit": "submit_time ms",
-            "duration": "duration ms",
-            "gpus": "num_gpu",
-            "priority": "priority",
-        },
-    ),
-}
-"""Format -> the columns by which its header is recognised, and their meaning."""
 
 
 class WeekError(Exception):
@@ -262,8 +234,11 @@ def parse_columns(text: str) -> dict[str, str]:
 
 def _of_table(table: CsvTable, columns: Mapping[str, str]) -> Week:
     header = set(table.header)
-    known = next((default for signs, default in KNOWN.values() if signs <= header), {})
-    chosen = {name: name for name in NAMES if name in header or name in REQUIRED} | known
+    known = format_of(frozenset(header))
+    written = {column.lower(): column for column in table.header} | {h: h for h in header}
+    chosen = {n: written.get(n, n) for n in NAMES if n in written or n in REQUIRED}
+    if known is not None:
+        chosen |= known.chosen(frozenset(header))
     chosen |= columns
     numbers, texts = {}, {}
     for name, expression in chosen.items():
@@ -274,7 +249,11 @@ def _of_table(table: CsvTable, columns: Mapping[str, str]) -> Week:
     for name in ("submit", "duration"):
         if chosen[name].rpartition(" ")[2] not in TIME_UNITS:
             _check_unit(name, chosen[name], numbers[name], table.name)
-    return _collect(numbers, texts, table.rows, source=table.name)
+    out = {}
+    if known is not None and known.not_steps:
+        ids = table.text(known.not_steps, "name")
+        out["a step of a job (sacct -X leaves them out)"] = np.array(["." in name for name in ids])
+    return _collect(numbers, texts, table.rows, source=table.name, out=out)
 
 
 def _read_swf(path: Path) -> Week:
@@ -303,16 +282,22 @@ def _read_swf(path: Path) -> Week:
 
 
 def _collect(
-    numbers: dict[str, Floats], texts: dict[str, list[str]], count: int, *, source: str
+    numbers: dict[str, Floats],
+    texts: dict[str, list[str]],
+    count: int,
+    *,
+    source: str,
+    out: Mapping[str, NDArray[np.bool_]] = {},
 ) -> Week:
-    """Drop unusable rows by their reason, check the units, and sort by submission."""
+    """Drop unusable rows by their reason, check the units, and sort by submission. ``out``: reason
+    -> rows that are no jobs, beside those that have no usable values."""
     full = {"pods": np.ones(count), "cpu": np.zeros(count), "memory": np.zeros(count)}
     full |= {"priority": np.zeros(count)} | numbers
     full["priority"] = np.nan_to_num(full["priority"])
     for name in ("cpu", "memory"):
         full[name] = np.nan_to_num(full[name])
     keep, dropped = np.ones(count, dtype=bool), dict[str, int]()
-    for reason, unusable in _reasons(full):
+    for reason, unusable in (*out.items(), *_reasons(full)):
         if lost := int((keep & unusable).sum()):
             dropped[reason] = lost
         keep &= ~unusable

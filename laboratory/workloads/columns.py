@@ -1,7 +1,8 @@
 """Columns of a CSV file, read by expressions: ``end - start``, ``ts ms``, ``plan_gpu / 100``.
 
 An expression is a column's name as the header has it, or names and numbers with ``+ - * /`` and
-parentheses, and may end in a unit. Names with other characters stand in double quotes. A cell that
+parentheses, and may end in a unit. Names with other characters stand in double quotes.
+``AllocTRES[gres/gpu]`` is one amount of a cell such as ``cpu=8,gres/gpu=2,mem=32G``. A cell that
 says "unknown" gives NaN, and so does all that is computed with it.
 """
 
@@ -12,6 +13,7 @@ import difflib
 import gzip
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,13 +24,22 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-UNKNOWN = frozenset({"", "-", "na", "n/a", "nan", "nat", "none", "null", "\\n", "nil"})
+UNKNOWN = frozenset({"", "-", "na", "n/a", "nan", "nat", "none", "null", "\\n", "nil", "unknown"})
 """Cells without a value, in lower case."""
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 AMOUNT_UNITS = {"milli": 1e-3, "MiB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, "B": 1 / 1024**2}
 UNITS = TIME_UNITS | AMOUNT_UNITS
-_TOKEN = re.compile(r'\s*(?:("[^"]*")|([A-Za-z_][\w.]*)|(\d+\.?\d*(?:[eE][+-]?\d+)?)|([-+*/()]))')
+_TIMES = ("submit", "duration")
+"""Columns that may have date-times, or times of a clock."""
+_NUMBER = "a number, with a point and without thousands separators"
+_TIME = "a date-time as 2017-10-09 07:01:55, or a time as 1-02:03:04"
+_SIZES = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+"""MiB of each suffix of an amount of memory."""
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d(?:\.\d+)?)")
+_TOKEN = re.compile(
+    r'\s*(?:("[^"]*")|([A-Za-z_][\w.]*(?:\[[^\]]*\])?)|(\d+\.?\d*(?:[eE][+-]?\d+)?)|([-+*/()]))'
+)
 
 
 class TableError(Exception):
@@ -80,7 +91,7 @@ class CsvTable:
     def _column(self, column: str, what: str) -> NDArray[np.float64]:
         texts = self.text(column, what)
         first = next((text for text in texts if text), "0")
-        convert = float if _is_number(first) else _seconds
+        convert = _seconds if what in _TIMES and not _is_number(first) else float
         values = np.full(self.rows, np.nan)
         for row, text in enumerate(texts):
             if not text:
@@ -88,10 +99,28 @@ class CsvTable:
             try:
                 values[row] = convert(text)
             except ValueError:
-                kind = "a number" if convert is float else "a date-time as 2017-10-09 07:01:55"
+                kind = _NUMBER if convert is float or _is_number(text.replace(",", ".")) else _TIME
                 raise TableError(
                     f"{self.name}: row {row + 1}, column {column!r} (for {what}): {text!r} is not "
                     f"{kind}; is it the right column? --null {text!r} takes it for a missing value"
+                ) from None
+        return values
+
+    def _amounts(self, column: str, key: str, what: str) -> NDArray[np.float64]:
+        """The amounts of one key in cells such as ``cpu=8,mem=32G``, memory in MiB; 0 where a cell
+        has other keys alone."""
+        self._check(column, what)
+        values = np.full(self.rows, np.nan)
+        for row, text in enumerate(self.text(column, what)):
+            amounts = dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)
+            amount = amounts.get(key, "0") if amounts else "nan"
+            size = _SIZES.get(amount[-1:], 1.0)
+            try:
+                values[row] = float(amount.rstrip("".join(_SIZES))) * size
+            except ValueError:
+                raise TableError(
+                    f"{self.name}: row {row + 1}, column {column!r} (for {what}): {key}={amount} "
+                    "is not an amount; correct or remove the row"
                 ) from None
         return values
 
@@ -153,6 +182,9 @@ class _ExpressionParser:
             return np.asarray(float(token))
         if token in "+-*/)":
             raise self._error(f"{token!r} is not expected")
+        if token.endswith("]"):
+            column, _, key = token[:-1].partition("[")
+            return self._table._amounts(column, key, self._what)
         column = token.strip('"')
         self._table._check(column, self._what)
         return self._table._column(column, self._what)
@@ -167,8 +199,12 @@ def _is_number(text: str) -> bool:
 
 
 def _seconds(text: str) -> float:
-    """Seconds since 1970; a date-time without an offset is taken as UTC."""
-    moment = datetime.fromisoformat(text)
+    """Seconds of a time as ``1-02:03:04`` or ``26:03:04``, else since 1970; a date-time without an
+    offset is taken as UTC."""
+    if (clock := _CLOCK.fullmatch(text)) is not None:
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    moment = datetime.fromisoformat(re.sub(r"\s*(UTC|GMT)$", "+00:00", text))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -178,11 +214,15 @@ def read_table(path: Path, *, separator: str = "", nulls: tuple[str, ...] = ()) 
     try:
         with open_text(path) as lines:
             first = lines.readline()
+            while first.startswith("#"):
+                first = lines.readline()
+            if first.startswith(("{", "[")):
+                raise TableError(f"{path}: is JSON; write its objects as the rows of a CSV file")
             mark = separator or max(SEPARATORS.values(), key=first.count)
-            header = tuple(cell.strip() for cell in next(csv.reader([first], delimiter=mark), []))
+            header = tuple(cell.strip() for cell in next(_reader([first], mark), []))
             if not any(header):
                 raise TableError(f"{path}: is empty; the first line must name the columns")
-            rows = [row for row in csv.reader(lines, delimiter=mark) if row]
+            rows = [row for row in _reader(lines, mark) if row]
     except UnicodeDecodeError:
         raise TableError(f"{path}: is not text in UTF-8; give a CSV or .swf file") from None
     except csv.Error as error:
@@ -191,6 +231,12 @@ def read_table(path: Path, *, separator: str = "", nulls: tuple[str, ...] = ()) 
         why = getattr(error, "strerror", None) or str(error)
         raise TableError(f"{path}: cannot be read: {why}") from None
     return _table(path.name, header, rows, mark, UNKNOWN | {null.lower() for null in nulls})
+
+
+def _reader(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
+    """Cells of each line. Spaces after a separator count for nothing, so that columns of text may
+    be aligned."""
+    return csv.reader(lines, delimiter=mark, skipinitialspace=True)
 
 
 def _table(

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NEEDS = frozenset(("kubectl", "make", "trace", "engine", "cluster"))
+NEEDS = frozenset(("kubectl", "make", "trace", "engine", "cluster", "slurm"))
 
 _FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
 

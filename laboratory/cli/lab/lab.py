@@ -199,8 +199,8 @@ def lab(
     Plays all jobs of a file as they arrived (or --backlog, all at once) through the service's own
     coordinator, workers and ledger, under every --policy with every number of --shards and every
     seed. A row of the file is a job: one pod with its GPUs on one node, several (pods=COLUMN), or
-    pods of whole nodes if it has more GPUs than a node. Formats known by their header: Philly,
-    openb, Muri. docs/laboratory.md defines the measures.
+    pods of whole nodes if it has more GPUs than a node. Known by their header: Philly, openb,
+    Muri, Helios, Acme, PAI, and sacct -P of Slurm. docs/laboratory.md defines the measures.
 
       quadrant lab week.csv --policy now.yaml --policy new.yaml --out r.html
 
