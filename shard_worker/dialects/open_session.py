@@ -70,25 +70,25 @@ def open_world_session(policy: Policy) -> Session:
 
 
 def turn_session(
-    session: Session, *, clock: Clock, on_search: Callable[[SearchRecord], None]
+    session: Session,
+    *,
+    clock: Clock,
+    on_search: Callable[[SearchRecord], None],
+    lasts: bool = False,
 ) -> Session:
-    """A session for one turn in a worker, by the policy of the worker's own. ``clock``: by which
-    searches for victims are bounded; ``on_search`` takes each of them. Raises PolicyError."""
+    """A session for turns in a worker, by the policy of the worker's own. ``clock``: by which
+    searches for victims are bounded; ``on_search`` takes each of them. ``lasts``: it is entered for
+    turn after turn, so that its rules are timed in the calls to come. Raises PolicyError."""
     if session.policy.dialect is Dialect.KAI:
         opened = TurnSession(session.policy)
         opened.clock, opened.on_search = clock, on_search
         return open_kai_session(session.policy, opened)
-    return opened_again(session)
+    return open_session(session.policy, times=session.times) if lasts else opened_again(session)
 
 
 def end_session(session: Session) -> None:
-    """Take apart a session and its world, which nobody uses any more.
-
-    Both are full of circles (rules know their plugin, which knows the session; tasks know their
-    job), and a worker opens one session after the other: they were more than half of what the
-    garbage collector had to find.
-    """
-    session.world.take_apart()
+    """Take apart a session, which nobody uses any more: it is full of circles (rules know their
+    plugin, which knows the session), which the garbage collector would have to find."""
     vars(session).clear()
 
 

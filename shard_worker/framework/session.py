@@ -59,6 +59,7 @@ from shared.policy.model import Policy
 
 if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, TaskInfo
+    from shard_worker.session_model.world import World
 
 
 Shares = Callable[[QueueInfo, ClusterInfo], Mapping[int, float]]
@@ -131,28 +132,12 @@ class Session(Answers):
         self.evicts_from: Callable[[JobInfo, ClusterInfo], float] = lambda *_: 0.0
         """(job, cluster) -> from when it may have others evicted, seconds since 1970."""
 
-        self.committed: list[Operation] = []
-        """Operations of committed statements over the world, in order; the session's caller takes
-        them."""
-        self.on_commit: Callable[[Sequence[Operation]], None] = lambda _: None
-        """Called with the operations of each committed statement."""
-        self.skipped: dict[int, tuple[Reason, str]] = {}
-        """jid -> (reason, detail) of jobs that an action skipped; the last one recorded."""
         self.memory: dict[str, float] = {}
         """Memory of rules from one session to the next, by their own keys, where the opener of the
         sessions passes it on."""
-        self.spared: dict[int, dict[str, int]] = {}
-        """jid -> why no task was evicted for the job, if the session tried: reason -> number of
-        tasks."""
-
         self.seed: int | None = None
         """Breaks ties between equal nodes over a world, so that shards prefer different ones; None:
         always the first."""
-        self.lends = False
-        """Whether the session's caller checks the queues' shares itself, and lets queues exceed
-        them: then the session checks only hard limits."""
-        self.ungated: dict[str, TaskInfo] = {}
-        """By key, tasks whose queue has room for them, and whose own gate may go."""
         self.reads_residents = False
         """Whether an action or a plugin of the policy looks at what runs on nodes: workers then
         follow every task of the cluster."""
@@ -162,6 +147,31 @@ class Session(Answers):
         """The plugins whose Allocatable is a limit, not a share."""
         self._rooms: list[Rooms] = []
         self._limit_rooms: list[Rooms] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget everything that was done over the world of before."""
+        self.committed: list[Operation] = []
+        """Operations of committed statements over the world, in order; the session's caller takes
+        them."""
+        self.on_commit: Callable[[Sequence[Operation]], None] = lambda _: None
+        """Called with the operations of each committed statement."""
+        self.skipped: dict[int, tuple[Reason, str]] = {}
+        """jid -> (reason, detail) of jobs that an action skipped; the last one recorded."""
+        self.spared: dict[int, dict[str, int]] = {}
+        """jid -> why no task was evicted for the job, if the session tried: reason -> number of
+        tasks."""
+        self.lends = False
+        """Whether the session's caller checks the queues' shares itself, and lets queues exceed
+        them: then the session checks only hard limits."""
+        self.ungated: dict[str, TaskInfo] = {}
+        """By key, tasks whose queue has room for them, and whose own gate may go."""
+        self.decided_by, self.left_to_allocate, self.past_allocate = (), None, False
+
+    def enter(self, world: World) -> None:
+        """Use this world from now on, as a session that was opened just now."""
+        self._begin()
+        super().enter(world)
 
     def ungate(self, task: TaskInfo) -> None:
         """Remove the task's own scheduling gate; it may be placed once that has happened. Its queue

@@ -108,6 +108,11 @@ def is_plain(ssn: Session, cls: TaskClass) -> bool:
     return not any(concerns(cls) for concerns in concerning)
 
 
+def forget_plain_classes(ssn: Session) -> None:
+    """Compile them anew: a rule raised while rows of one were evaluated."""
+    ssn.shared.pop(SHARED, None)
+
+
 def plain_classes(ssn: Session) -> PlainClasses:
     """The session's plain classes, created anew for another view."""
     classes = ssn.shared.get(SHARED)

@@ -24,6 +24,7 @@ from shard_worker.framework.operation import OpKind
 from shard_worker.framework.session import Session
 from shard_worker.placement.candidates import feasible
 from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
+from shard_worker.placement.plain_class import forget_plain_classes
 from shard_worker.placement.statement import ViewStatement
 from shard_worker.placement.task_class import too_large
 from shard_worker.session_model.context_world import ContextWorld, open_world
@@ -116,11 +117,14 @@ class SessionTurns:
         view: View,
         mode: Mode,
         ask: Ask = ask_over_http,
+        kept: Session | None = None,
     ) -> None:
-        """``open_session`` opens a session by the worker's policy: each turn has its own, as each
-        of Volcano's cycles has. ``ask`` sends the questions of the plugin extender."""
+        """``kept``: a session that is opened once and entered for each turn (decision 0029); None:
+        ``open_session`` opens one for each, by the worker's policy. ``ask`` sends the questions of
+        the plugin extender."""
         self._ask = ask
-        policy = open_session().policy
+        self._kept = kept
+        policy = (kept or open_session()).policy
         options = (option for tier in policy.tiers for option in tier)
         named = (option for option in options if option.name == Extender.name)
         self._extender = next((Extender(option) for option in named), None)
@@ -144,13 +148,18 @@ class SessionTurns:
         apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
         return apart
 
+    def forget_classes(self) -> None:
+        """A rule raised: what it was evaluated for may be half done."""
+        if self._kept is not None:
+            forget_plain_classes(self._kept)
+
     def opened(self, turn: Turn, *, now: float) -> tuple[Session, SessionJob] | None:
         """The session of a turn, before it runs. None where the view does not know a class of its
         job. Errors: Malformed."""
         opened = self._world(TURN_CONTEXT.decode(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return None
-        return self._session(opened), opened.world.session_job(turn.jid)
+        return self._session(opened, alone=True), opened.world.session_job(turn.jid)
 
     def place(self, turn: Turn, *, now: float) -> SessionPlaced:
         """Run a turn of one job. Nominations of lower rank are respected at first; a turn that
@@ -189,7 +198,7 @@ class SessionTurns:
             return []
         session = self._session(opened)
         rows = rows_for(session, opened.world.session_job(turn.jid))
-        end_session(session)
+        self._end(session)
         return rows
 
     def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
@@ -210,7 +219,7 @@ class SessionTurns:
             placed.victim_job = (jid, job.job.spec, job.qid, job.job.priority)
             self._evict(placed, evictions, session, opened, "shuffle")
             statements.append(placed)
-        end_session(session)
+        self._end(session)
         return statements
 
     # --- one attempt --------------------------------------------------------------------------
@@ -229,10 +238,10 @@ class SessionTurns:
         give_back_own(statement, view, turn)
         withdrawn = withdraw_all(statement, view, rivals(view, turn)) if withdraw else []
         job = opened.world.session_job(turn.jid)
-        session = self._session(opened)
-        session.lends = turn.lends
         held_back = [row for row, jid in view.reserved.items() if jid == turn.jid]
         held_back = [row for row in held_back if row < view.size and view.withheld[row]]
+        session = self._session(opened, alone=bool(held_back))
+        session.lends = turn.lends
         # The job's own reserved nodes are open to it for this one session. In place, so that
         # `revision` stays and no compiled class of flat turns is thrown away.
         view.withheld[held_back] = False
@@ -251,19 +260,25 @@ class SessionTurns:
             placed.displaced = settle(statement, view, withdrawn)
             if job.unschedulable:
                 placed.reasons, placed.failed_role = dict(job.unschedulable), job.failed_role
-        end_session(session)
+        self._end(session)
         return placed
 
     def _world(self, context: TurnContext, now: float) -> ContextWorld:
         return self._open_world(context, now=now, decoded=self._decoded, reading=self._reading)
 
-    def _session(self, opened: ContextWorld) -> Session:
-        session = self._open()
-        # What rules do once in a while (tdm, rescheduling) is remembered from session to session
-        # (decision 0034); a session itself lives for one turn.
+    def _session(self, opened: ContextWorld, *, alone: bool = False) -> Session:
+        """``alone``: one whose compiled classes serve no other turn, as the view is another."""
+        session = self._open() if alone or self._kept is None else self._kept
+        # What rules do once in a while (tdm, rescheduling) is remembered from turn to turn, and
+        # nothing else (decision 0034).
         session.memory = self._memory
         session.enter(opened.world)
         return session
+
+    def _end(self, session: Session) -> None:
+        session.world.take_apart()
+        if session is not self._kept:
+            end_session(session)
 
     # --- what it did, as a statement ------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from shard_worker.dialects.kai.evictions import SearchRecord
 from shard_worker.dialects.open_session import turn_session
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.raised_rule import plugin_error
@@ -107,11 +108,19 @@ class Worker:
         self._flying: list[Attempt | LikeRun] = []
         self._batch: CommitBatch | None = None
         self._flat = FlatTurns(session=session, view=view, classes=self.classes)
-        self._turns = SessionTurns(self._open_session, view=view, mode=mode, ask=ask)
+        # A plugin from outside may keep what it likes from one `on_session_open` to the next.
+        kept = None if session.guarded else self._open_session(lasts=True)
+        self._turns = SessionTurns(self._open_session, view=view, mode=mode, ask=ask, kept=kept)
         """For turns that need a session."""
 
-    def _open_session(self) -> Session:
-        return turn_session(self.session, clock=self._elapsed, on_search=self._figures.searched)
+    def _open_session(self, *, lasts: bool = False) -> Session:
+        return turn_session(self.session, clock=self._clock, on_search=self._searched, lasts=lasts)
+
+    def _clock(self) -> float:
+        return self._elapsed()
+
+    def _searched(self, record: SearchRecord) -> None:
+        self._figures.searched(record)
 
     # --- events -------------------------------------------------------------------------------
 
@@ -256,6 +265,7 @@ class Worker:
         self._figures.raised(error, traced=error.kind in self._traced)
         self._traced.add(error.kind)
         self.classes.forget({run.cid for run in turn.runs})
+        self._turns.forget_classes()
         outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally)
         outcome.reasons[error.reason] = int(self.view.exists().sum())
         return outcome

@@ -90,20 +90,23 @@ class KaiSession(Session):
         """GPUs that tasks hold by claims."""
         self.claim_filter: DeviceClaimFilter | None = None
         """None where the policy checks no claims."""
-        self.over_capacity: dict[int, OverCapacity] = {}
-        """jid -> the last refusal by a queue of its chain."""
-        self.started: dict[int, float] = {}
-        """jid -> when the job's first tasks were bound in this session, seconds since 1970."""
-        self.stale: dict[int, float | None] = {}
-        """jid -> since when the job is no whole gang, as far as that changed; None: it is again."""
         self.evictions = EvictionPoints(self)
-        self.searches = SearchFigures()
         self.counts_first = True
         """Whether searches leave out what cannot succeed by the counts; the outcome is the same."""
         self.clock: Callable[[], float] | None = None
         """Seconds, for the budgets of searches by time; None: only their counts are looked at."""
         self.on_search: Callable[[SearchRecord], None] = lambda _: None
         """Takes each search when it has ended."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.over_capacity: dict[int, OverCapacity] = {}
+        """jid -> the last refusal by a queue of its chain."""
+        self.started: dict[int, float] = {}
+        """jid -> when the job's first tasks were bound in this session, seconds since 1970."""
+        self.stale: dict[int, float | None] = {}
+        """jid -> since when the job is no whole gang, as far as that changed; None: it is again."""
+        self.searches = SearchFigures()
 
     # --- registration ---------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ NONE_FREE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 UNJUDGED = "claim cannot be judged: "
 REMEMBERED = 1 << 14
-"""Maximum number of cached answers for kinds of nodes; the cache outlives sessions."""
+"""Maximum number of cached answers for kinds of nodes."""
 MOST_USERS = 256
 """Maximum number of pods that may share a claim."""
 
@@ -48,11 +48,9 @@ def concerned(cls: TaskClass) -> bool:
 
 
 class _Layout:
-    """The devices that each node reaches; valid as long as neither nodes nor slices change."""
+    """The devices that each node of a world reaches."""
 
     def __init__(self, world: World) -> None:
-        self._objects, self._devices = world.objects, world.objects.devices
-        self._view, self._revision = world.view, world.view.revision
         self.pools = Pools(world.objects)
         self.local: dict[int, list[Offer]] = {}
         """Row -> the devices that only this node reaches."""
@@ -68,15 +66,6 @@ class _Layout:
             every = np.ones(world.size, np.bool_)
             reach = every if pool.reach is None else terms_mask(pool.reach, world.view)
             self.wide.append((pool, reach))
-
-    def of(self, world: World) -> bool:
-        """Whether this layout is still valid for the world."""
-        return (
-            world.objects is self._objects
-            and world.objects.devices == self._devices
-            and world.view is self._view
-            and world.view.revision == self._revision
-        )
 
 
 @dataclass(slots=True)
@@ -98,24 +87,20 @@ class DeviceClaimFilter:
         self._world: World | None = None
         self._freed: set[str] = set()
         """Allocated claims of which all pods went, which are served anew."""
-        self._layout: _Layout | None = None
         ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
 
     def _begin(self, world: World) -> None:
         if world is self._world:
             return
         self._world = world
-        if self._layout is None or not self._layout.of(world):
-            self._layout = _Layout(world)
-            self._states: dict[object, int] = {}
-            self._judged: dict[object, bool | CelError] = {}
-            self._unused = np.zeros(world.size, np.int64)
-            for row, offers in self._layout.local.items():
-                self._unused[row] = self._code(tuple((offer.kind, False, ()) for offer in offers))
-        layout = self._layout
+        layout = _Layout(world)
         self._pools, self._local, self._wide = layout.pools, layout.local, layout.wide
         self._row_of = layout.row_of
-        self._codes = self._unused.copy()
+        self._states: dict[object, int] = {}
+        self._judged: dict[object, bool | CelError] = {}
+        self._codes = np.zeros(world.size, np.int64)
+        for row, offers in self._local.items():
+            self._codes[row] = self._code(tuple((offer.kind, False, ()) for offer in offers))
         self._usage = DeviceUsage()
         self._gone: dict[str, set[str]] = {}
         """Allocated claim -> uids of its pods that the session evicted."""

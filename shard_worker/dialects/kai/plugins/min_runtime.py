@@ -32,11 +32,13 @@ class MinRuntime:
         self._reclaim = _seconds(option, "defaultReclaimMinRuntime")
         self._method = ReclaimMethod(option.text("reclaimResolveMethod") or "lca")
         self._against_reclaim: dict[tuple[str, str], float] = {}
-        """(queue of the reclaimer, of the victim) -> seconds: asked of every candidate."""
+        """(queue of the reclaimer, of the victim) -> seconds: asked of every candidate. Of one
+        world, as queues change."""
         self._ssn: KaiSession | None = None
 
     def on_session_open(self, ssn: KaiSession) -> None:
         self._ssn = ssn
+        ssn.entering.append(lambda _: self._against_reclaim.clear())
         points = ssn.evictions
         points.add_preempt_victim_filter_fn(
             lambda job, other: not self._from_preempt(other) or is_elastic(other.root),

@@ -34,12 +34,12 @@ class KaiProportion:
         self._multiplier = Fraction(option.text("relcaimerSaturationMultiplier") or "1")
         self._ssn: KaiSession | None = None
         self._charged: dict[int, Amounts] = {}
-        """id of a task -> what this session charged for it: an undone one has no node any more,
-        on which its share of a device depends."""
+        """id of a task -> what was charged for it over the present world: an undone one has no node
+        any more, on which its share of a device depends."""
 
     def on_session_open(self, ssn: KaiSession) -> None:
         self._ssn = ssn
-        ssn.entering.append(self._divide)
+        ssn.entering += (lambda _: self._charged.clear(), self._divide)
         ssn.add_kai_queue_order_fn(first)
         ssn.add_job_over_capacity_fn(refused)
         ssn.add_live_predicate_fn(self._checks, scope=Scope.DOMAIN)

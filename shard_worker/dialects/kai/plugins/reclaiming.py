@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColu
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.job import TaskInfo
 
+if TYPE_CHECKING:
+    from shard_worker.session_model.world import World
+
 
 class Reclaiming:
     """The rules of one session. They judge by the queues as they were when a search began."""
@@ -40,7 +44,8 @@ class Reclaiming:
         self._asked: tuple[KaiJob, Reclaimer] | None = None
         """The job of the present search, and what it reclaims for."""
         self._parts: dict[str, LargestParts] | None = None
-        """Leaf -> the parts in which its jobs go; of all jobs, whatever their state."""
+        """Leaf -> the parts in which its jobs go; of all jobs of a world, whatever their state."""
+        ssn.entering.append(self._begin)
         ssn.evictions.add_solution_start_fn(self._look)
         ssn.evictions.add_can_reclaim_fn(self._may_reclaim)
         ssn.evictions.add_reclaim_victim_filter_fn(
@@ -49,6 +54,10 @@ class Reclaiming:
         ssn.evictions.add_reclaim_validator_fn(self._is_valid)
         ssn.evictions.add_over_quota_fn(_over_quota)
         ssn.evictions.add_reclaim_cost_fn(self._may_cost)
+
+    def _begin(self, world: World) -> None:
+        del world
+        self._asked = self._parts = None
 
     def _look(self) -> None:
         self._balances = {queue.uid: balance_of(queue) for queue in self._ssn.queues.values()}

@@ -47,8 +47,13 @@ class TopologyAware:
 
     def on_session_open(self, ssn: KaiSession) -> None:
         self._ssn = ssn
+        ssn.entering.append(self._begin)
         ssn.add_subset_nodes_fn(self._node_sets)
         ssn.add_batch_node_order_fn(self._score)
+
+    def _begin(self, world: World) -> None:
+        del world
+        self._jid, self._scores = -1, {}
 
     def _node_sets(
         self, job: KaiJob, group: Member, tasks: Sequence[TaskInfo], within: Mask

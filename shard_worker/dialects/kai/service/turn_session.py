@@ -83,6 +83,7 @@ class TurnSession(KaiSession):
 
     def _read(self, world: World) -> None:
         self._usable = self.unread = None
+        self.evicts = False
         objects = world.objects
         self._memories = known_memories(world)
         self.claimed = ClaimedGpus(objects, whole=False)

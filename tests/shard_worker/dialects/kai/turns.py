@@ -58,11 +58,12 @@ def turn_over(
     starts: dict[int, float] | None = None,
     reading: JobReadCache | None = None,
     now: float = 0.0,
+    session: TurnSession | None = None,
 ) -> tuple[TurnSession, SessionJob]:
     """The session of a turn of the job ``name`` over the nodes, queues and jobs of a session over
     everything, which is not used any more. ``spec`` changes the jobs' specifications,
     ``state_of`` says the states of tasks in the table, ``prepare`` changes the view; ``linked``
-    come with the turn."""
+    come with the turn. ``session``: is entered for it, instead of a new one."""
     view, objects = whole.world.view, whole.world.objects
     qids = {queue: qid for qid, queue in enumerate(objects.kai_queues)}
     infos = {queue: QueueInfo(Queue(qid, queue)) for queue, qid in qids.items()}
@@ -91,9 +92,10 @@ def turn_over(
     own = next(jid for jid, job in specs.items() if job.name == name)
     for jid in (own, *sorted(set(linked) - {own})):
         world.add_linked(_linked(whole.world.session_job(jid), specs[jid], infos))
-    ssn = TurnSession(whole.policy)
+    ssn = session or TurnSession(whole.policy)
     ssn.reads_columns = by_columns
-    open_kai_session(whole.policy, ssn)
+    if session is None:
+        open_kai_session(whole.policy, ssn)
     ssn.enter(world)
     for queue, state in whole.queues.items():  # as the coordinator would tell them
         mine = ssn.queues[queue]

@@ -203,7 +203,11 @@ def built(drawn: DrawnTurn) -> tuple[KaiCluster, dict[str, RunningJob]]:
 
 
 def opened(
-    drawn: DrawnTurn, *, by_columns: bool, reading: JobReadCache | None = None
+    drawn: DrawnTurn,
+    *,
+    by_columns: bool,
+    reading: JobReadCache | None = None,
+    session: TurnSession | None = None,
 ) -> tuple[TurnSession, SessionJob]:
     cluster, named = built(drawn)
     whole = cluster.open()
@@ -261,4 +265,5 @@ def opened(
         starts=dict.fromkeys(those("started"), NOW - 10),
         reading=reading,
         now=NOW,
+        session=session,
     )
