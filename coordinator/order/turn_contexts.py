@@ -288,7 +288,8 @@ class TurnContexts:
         cached = self._queues.get(info.queue.qid)
         if cached is None or cached[0] is not info.queue:
             cached = self._queues[info.queue.qid] = (info.queue, encode_queue(info.queue))
-        totals = [_some(getattr(info, name)) for name in TOTALS]
+        # Most of a thousand queues have nothing in most totals.
+        totals = [_some(total) if (total := getattr(info, name)) else {} for name in TOTALS]
         if own_job is not None and own_job.charge and own_job.info.qid == info.queue.qid:
             for cid, count in own_job.charge:
                 add(totals[0], self._accounts.classes[cid].charged, -count)

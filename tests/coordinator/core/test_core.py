@@ -9,6 +9,7 @@ from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.dispatch.instructions import ReleaseNominations, Reread
 from coordinator.intake.changes import Changes
 from coordinator.jobs.state import SchedulingStatus
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import JobRecord, TaskRecord
@@ -17,7 +18,7 @@ from shared.messages.messages import Epoch, Group, OutcomeCode, StatusItem, Task
 from shared.model.model import Queue
 from shared.units.slots import CPU
 from tests.builders.rows import ONE, job, node
-from tests.coordinator.order.helpers import answer, order, placed
+from tests.coordinator.order.helpers import POLICY, answer, order, placed
 
 EPOCH = Epoch(1, "x")
 
@@ -53,6 +54,27 @@ def test_a_step_with_very_many_queues_opens_some_turns_and_says_that_more_are_du
         core.step(0.0)
         opened.append((core.order.open, core.unfinished))
     assert opened == [(3, True), (6, True), (9, True), (10, False)]
+
+
+def test_a_step_opens_few_turns_that_carry_the_totals_of_very_many_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """250 backfill turns with 1,000 queues each once held the event loop for 0.7 s."""
+    monkeypatch.setattr("coordinator.core.coordinator.MOST_LOOKS", 140)
+    core = Coordinator(
+        order(nodes=0, window=16, policy=POLICY | {"actions": "allocate, backfill"}), Dispatcher(1)
+    )
+    queues = [Queue(qid, f"q{qid}") for qid in range(1, 11)]
+    jobs = [job(jid, queue="q1") for jid in range(7)]
+    nothing = replace(ONE, requests=())
+    core.admitted(Changes(classes={0: nothing}, nodes=[node(0)], queues=queues, jobs=jobs))
+    core.repartition()
+    core.worker_up(0, EPOCH)
+    opened = []
+    for _ in range(3):
+        core.step(0.0)
+        opened.append((core.order.open, core.unfinished))
+    assert opened == [(3, True), (6, True), (7, False)]
 
 
 def rereads(core: Coordinator, now: float = 0.0) -> list[int]:
