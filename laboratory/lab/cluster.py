@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CORES_PER_GPU = 12
+ROUNDING = 1e-9
 MEMORY_PER_CORE = 4096.0
 """MiB"""
 _OPENB = {
@@ -110,6 +111,8 @@ class Cluster:
         for have, want in ((self.gpus, gpus), (self.cpu, cpu), (self.memory, memory)):
             if want > 0:
                 places = np.minimum(places, np.floor(have / want))
+        if 0 < gpus < 1:  # a share is of one GPU
+            places = np.minimum(places, self.gpus * np.floor(1 / gpus + ROUNDING))
         if places.sum() < pods:
             return False
         if rest == 0:

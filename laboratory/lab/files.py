@@ -204,7 +204,7 @@ def repeat(path: Path, file: Path) -> Experiment:
             f"{path}: is no summary of quadrant lab ({type(error).__name__}: {error}); give the "
             "summary.json of a run"
         ) from None
-    week = fitted(source.read(file), cluster)
+    week = fitted(source.read(file), cluster, *(policy.parse() for policy in policies))
     if week.digest() != digest:
         raise WeekError(
             f"{file}: has {len(week):,} jobs and digest {week.digest()[:12]}, but {path} was made "

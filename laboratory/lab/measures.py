@@ -293,9 +293,10 @@ MEASURES = (
     Measure(
         "fgd",
         "FGD's fragmentation: a free GPU is a fragment for a pod that asks for no GPU, or for more "
-        "GPUs or cores than are free on its node. `fgd.amount` is the number of fragments expected "
-        "for a pod drawn from the week / GPUs of the cluster, mean over the time; `fgd.ratio` the "
-        "same / free GPUs.",
+        "GPUs or cores than are free on its node (the GPUs of a node are not told apart: a part of "
+        "a GPU fits where so much is free on them together). `fgd.amount` is the number of "
+        "fragments expected for a pod drawn from the week / GPUs of the cluster, mean over the "
+        "time; `fgd.ratio` the same / free GPUs.",
         _fragment_amount,
     ),
     Measure(

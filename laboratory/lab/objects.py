@@ -15,6 +15,10 @@ from shared.policy.model import Dialect
 Item = dict[str, Any]
 
 _JOB = "job-"
+GPU_FRACTION, GPU_MEMORY = "gpu-fraction", "nvidia.com/gpu.memory"
+SHARE_PARTS = 100_000
+"""MiB of each GPU where jobs ask for parts of one: KAI cuts the label to hundreds and counts shares
+in MiB, so they are exact to a thousandth."""
 PARENT = "week"
 """The queue above all others under KAI's rules."""
 
@@ -34,10 +38,10 @@ def setup(
         manifest("PriorityClass", _class(value), value=value)
         for value in sorted(set(week.priority.tolist()))
     ]
-    return [*_nodes(cluster), *queues, *classes]
+    return [*_nodes(cluster, shares=week.has_shares), *queues, *classes]
 
 
-def _nodes(cluster: Cluster) -> Iterator[Item]:
+def _nodes(cluster: Cluster, *, shares: bool) -> Iterator[Item]:
     rows = zip(cluster.name, cluster.gpus, cluster.cpu, cluster.memory, cluster.model, strict=True)
     for name, gpus, cpu, memory, model in rows:
         offer = {
@@ -50,6 +54,8 @@ def _nodes(cluster: Cluster) -> Iterator[Item]:
         labels = {"kubernetes.io/hostname": name}
         if model:
             labels["nvidia.com/gpu.product"] = model
+        if gpus and shares:
+            labels[GPU_MEMORY] = str(SHARE_PARTS)
         yield manifest(
             "Node",
             name,
@@ -83,7 +89,7 @@ def row_of(name: str) -> int:
 
 
 def _job(week: Week, row: int, queues: dict[str, str]) -> Item:
-    gpus, rest, pods = int(week.gpus[row]), int(week.rest[row]), int(week.pods[row])
+    gpus, rest, pods = float(week.gpus[row]), int(week.rest[row]), int(week.pods[row])
     cpu, memory = float(week.cpu[row]), float(week.memory[row])
     seconds = float(week.duration[row])
     roles = [role_of(pods, _template(gpus, cpu, memory, seconds))]
@@ -100,19 +106,20 @@ def _job(week: Week, row: int, queues: dict[str, str]) -> Item:
     )
 
 
-def _template(gpus: int, cpu: float, memory: float, seconds: float) -> Item:
-    requests = {}
-    if gpus:
-        requests[GPU] = str(gpus)
+def _template(gpus: float, cpu: float, memory: float, seconds: float) -> Item:
+    annotations = {DURATION: f"{seconds:.15g}"}
+    if 0 < gpus < 1:
+        annotations[GPU_FRACTION] = f"{gpus:.6g}"
+    whole = {GPU: f"{gpus:.0f}"} if gpus >= 1 else {}
+    requests = dict(whole)
     if cpu:
         requests[CPU] = _milli(cpu)
     if memory:
         requests["memory"] = f"{max(1, int(memory))}Mi"
-    limits = {GPU: str(gpus)} if gpus else {}
-    resources = {"requests": requests, "limits": limits}
+    resources = {"requests": requests, "limits": whole}
     container = {"name": "main", "image": "busybox", "resources": resources}
     return {
-        "metadata": {"annotations": {DURATION: f"{seconds:.15g}"}},
+        "metadata": {"annotations": annotations},
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
 

@@ -28,7 +28,7 @@ from laboratory.lab.policies import named
 from laboratory.lab.waits.forecasts import Forecasts, ForecastWatch, sampled_rows
 from laboratory.lab.waits.wait_watch import LOOK_SECONDS, WaitWatch
 from laboratory.lab.waits.week_receipts import JobTimes, week_receipts
-from laboratory.lab.week import Week, WeekError
+from laboratory.lab.week import SHARE, Week, WeekError, is_share
 from laboratory.simulation.intervals import FAULTLESS
 from laboratory.simulation.policy_file import SeededPolicies
 from laboratory.simulation.run import Simulation
@@ -111,9 +111,11 @@ class Played:
         return self.end - self.start
 
 
-def fitted(week: Week, cluster: Cluster) -> Week:
-    """The week cut for a cluster, without the jobs that never fit it. Raises
-    :class:`WeekError` if none is left."""
+def fitted(week: Week, cluster: Cluster, *policies: Policy) -> Week:
+    """The week cut for a cluster, without the jobs that never fit it, and without those that ask
+    for a part of a GPU unless all policies are KAI's. Raises :class:`WeekError` if none is left."""
+    if any(policy.dialect is not Dialect.KAI for policy in policies):
+        week = week.without(is_share(week.gpus), f"{SHARE}, which takes a policy of KAI's")
     cut = week.cut(int(cluster.gpus.max(initial=0)))
     left = cut.without(cluster.without_room(cut), "no room on the empty cluster")
     if not len(left):
@@ -137,7 +139,8 @@ def run(
     ``settings``: those of :class:`RunSettings` by name. ``step`` is called with the fraction of the
     jobs that have ended. Raises :class:`WeekError`.
     """
-    return play(fitted(week, cluster), cluster, _policy(policy), RunSettings(**settings), step)
+    chosen = _policy(policy)
+    return play(fitted(week, cluster, chosen), cluster, chosen, RunSettings(**settings), step)
 
 
 def _policy(policy: Policy | Path | str | None) -> Policy:

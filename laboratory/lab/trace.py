@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from laboratory.lab.week import Week, parse_columns
+from laboratory.lab.week import SHARE, Week, is_share, parse_columns
 from laboratory.workloads.trace import Trace
 
 
@@ -23,6 +23,7 @@ def read_trace(
     week = Week.read(path, columns=parse_columns(columns) if columns is not None else {})
     if week.has_gpus:
         week = week.without(week.size == 0, "no GPUs")
+        week = week.without(is_share(week.gpus), SHARE)
     if not allow_dropped:
         week.check_dropped()
     if limit is not None:
@@ -31,7 +32,7 @@ def read_trace(
     return Trace(
         submit=week.submit,
         duration=week.duration,
-        width=week.size if week.has_gpus else week.pods,
+        width=week.size.astype(np.int64) if week.has_gpus else week.pods,
         queue=np.array([queues[name] for name in week.queue], dtype=np.int64),
         queues=tuple(queues),
         unusable=dict(week.dropped),

@@ -31,6 +31,8 @@ LONG_MEDIAN = 1e6
 """A median duration of more than 11 days is taken for another unit."""
 LATE_SUBMISSION = 1e11
 """A median submission after the year 5000 is, too."""
+SHARE = "a part of a GPU"
+"""Reason to leave jobs out where nothing places them."""
 NAMES = (
     *("name", "submit", "duration", "gpus", "pods", "cpu", "memory"),
     *("queue", "user", "priority"),
@@ -53,8 +55,8 @@ class Week:
     """Seconds that every pod of the job runs."""
     pods: Ints
     """Pods of the job, all of them or none."""
-    gpus: Ints
-    """GPUs of each pod."""
+    gpus: Floats
+    """GPUs of each pod: whole ones, or a part of one."""
     cpu: Floats
     """Cores of each pod; 0 asks for none."""
     memory: Floats
@@ -74,9 +76,13 @@ class Week:
         return len(self.submit)
 
     @property
-    def size(self) -> Ints:
+    def size(self) -> Floats:
         """GPUs of each job."""
         return self.pods * self.gpus + self.rest
+
+    @property
+    def has_shares(self) -> bool:
+        return bool(is_share(self.gpus).any())
 
     @property
     def has_gpus(self) -> bool:
@@ -144,9 +150,9 @@ class Week:
         share = np.where(wide, gpus_per_node / np.maximum(self.gpus, 1), 1.0)
         return replace(
             self,
-            pods=np.where(wide, self.gpus // gpus_per_node, self.pods),
-            rest=np.where(wide, self.gpus % gpus_per_node, self.rest),
-            gpus=np.where(wide, gpus_per_node, self.gpus),
+            pods=np.where(wide, self.gpus // gpus_per_node, self.pods).astype(np.int64),
+            rest=np.where(wide, self.gpus % gpus_per_node, self.rest).astype(np.int64),
+            gpus=np.where(wide, float(gpus_per_node), self.gpus),
             cpu=self.cpu * share,
             memory=self.memory * share,
         )
@@ -213,6 +219,11 @@ class WeekSource:
 _NUMERIC = frozenset({"submit", "duration", "gpus", "pods", "cpu", "memory", "priority"})
 _TEXTS = frozenset({"name", "queue", "user"})
 _PARALLEL = ("duration", "pods", "gpus", "cpu", "memory", "priority", "rest")
+
+
+def is_share(gpus: Floats) -> NDArray[np.bool_]:
+    """Pods that ask for a part of a GPU."""
+    return (gpus > 0) & (gpus < 1)
 
 
 def dropped_text(dropped: Mapping[str, int]) -> str:
@@ -316,7 +327,7 @@ def _collect(
         submit=picked["submit"] - picked["submit"][0],
         duration=picked["duration"],
         pods=picked["pods"].astype(np.int64),
-        gpus=picked["gpus"].astype(np.int64),
+        gpus=picked["gpus"],
         cpu=picked["cpu"],
         memory=picked["memory"],
         queue=[queues[row] or "default" for row in rows],
@@ -338,7 +349,7 @@ def _reasons(columns: Mapping[str, Floats]) -> list[tuple[str, NDArray[np.bool_]
         ("a negative duration", duration < 0),
         ("no GPUs", np.isnan(gpus) | (gpus < 0)),
         ("no pods or processors", np.isnan(pods) | (pods < 1)),
-        ("a part of a GPU", gpus != np.floor(gpus)),
+        ("GPUs and a part of one", (gpus > 1) & (gpus != np.floor(gpus))),
         ("a part of a pod or processor", pods != np.floor(pods)),
         ("negative cores or memory", (cpu < 0) | (memory < 0)),
         ("neither GPUs nor cores nor memory", (gpus == 0) & (cpu == 0) & (memory == 0)),

@@ -291,10 +291,10 @@ def _experiment(
     from laboratory.lab.policies import NamedPolicy
 
     read = source.read(file)
-    fit = fitted(read, cluster)
+    chosen = tuple(map(NamedPolicy.read, policies)) or (NamedPolicy(),)
+    fit = fitted(read, cluster, *(policy.parse() for policy in chosen))
     if not allow_dropped:
         fit.check_dropped()
-    chosen = tuple(map(NamedPolicy.read, policies)) or (NamedPolicy(),)
     return Experiment(fit, source, cluster, chosen, shards, seeds, settings), read
 
 

@@ -104,7 +104,7 @@ class _Probe:
         cut = self.week.cut(int(cluster.gpus.max(initial=0)))
         if lost := int(cluster.without_room(cut).sum()):
             return f"no room even without other jobs for {lost:,} of {len(cut):,} jobs"
-        fit = fitted(self.week, cluster)
+        fit = fitted(self.week, cluster, self.policy.parse())
         check_guards(self.guards, fit, 1)
         experiment = Experiment(
             week=fit,

@@ -161,7 +161,7 @@ def search(
         raise WeekError("--search: a week of one job cannot be split; give more jobs")
     common = RunSettings(**settings)
     first = Experiment(
-        week=fitted(week.head(jobs), cluster),
+        week=fitted(week.head(jobs), cluster, base.parse()),
         source=source or WeekSource(),
         cluster=cluster,
         policies=(base, *variants),
@@ -172,7 +172,7 @@ def search(
     rest = replace(
         first,
         settings=common,
-        week=fitted(week.tail(jobs), cluster),
+        week=fitted(week.tail(jobs), cluster, base.parse()),
         source=replace(first.source, skip=first.source.skip + jobs),
     )
     check_value(measure, first.week)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from laboratory import Cluster, Week, run
+from laboratory.lab.measures import measured
 from laboratory.lab.week import WeekError
 from tests.conftest import ROOT
 from tests.laboratory.lab.weeks import small
@@ -40,6 +41,24 @@ def test_a_pod_has_its_gpus_on_one_node(policy: Path | None) -> None:
     played = run(week, Cluster.equal(2, gpus=4), policy=policy)
     # Eight GPUs would hold all eight that are asked for; after 3 and 3 no node has two left.
     assert sorted(played.start.round(-2).tolist()) == [0, 0, 500]
+
+
+def test_jobs_with_a_part_of_a_gpu_share_one_under_a_policy_of_kai() -> None:
+    week = Week.of(submit=[0, 1, 2, 3], duration=[500] * 4, gpus=[0.5, 0.25, 0.333, 0.25])
+    # The third would fit the two GPUs together, not one of them: 0.75 of the first is taken.
+    played = run(week, Cluster.equal(1, gpus=1), policy=KAI)
+    assert played.start.round(-2).tolist() == [0, 0, 500, 0]
+    assert played.jct[2] == pytest.approx(1000, abs=10)
+    two = run(week, Cluster.equal(1, gpus=2), policy=KAI)
+    assert (two.wait < 10).all()
+    assert measured(two)["sor"] == pytest.approx(1.333 * 500 / (2 * 503), rel=0.01)
+
+
+def test_parts_of_a_gpu_are_left_out_where_a_policy_has_no_word_for_them() -> None:
+    week = Week.of(submit=[0, 1], duration=[500] * 2, gpus=[0.5, 1])
+    played = run(week, Cluster.equal(1, gpus=1))
+    assert played.week.dropped == {"a part of a GPU, which takes a policy of KAI's": 1}
+    assert played.week.gpus.tolist() == [1]
 
 
 def test_a_job_larger_than_a_node_is_a_gang_of_whole_nodes_and_the_rest() -> None:

@@ -61,7 +61,7 @@ def test_submissions_in_milliseconds_are_noticed(tmp_path: Path) -> None:
 
 
 def test_rows_are_left_out_by_reason_and_counted(tmp_path: Path) -> None:
-    rows = ["0,5,1", "1,,1", "2,-3,1", "3,5,", "4,5,0", "x,5,1", "6,5,0.5"]
+    rows = ["0,5,1", "1,,1", "2,-3,1", "3,5,", "4,5,0", "x,5,1", "6,5,1.5"]
     text = "\n".join(["submit,duration,gpus", *rows, ""])
     week = read(tmp_path, text, nulls=("x",))
     assert week.rows == 7
@@ -70,7 +70,7 @@ def test_rows_are_left_out_by_reason_and_counted(tmp_path: Path) -> None:
         "no duration": 1,
         "a negative duration": 1,
         "no GPUs": 1,
-        "a part of a GPU": 1,
+        "GPUs and a part of one": 1,
         "neither GPUs nor cores nor memory": 1,
     }
     with pytest.raises(WeekError, match=r"6 of 7 rows are left out .*say --allow-dropped"):
