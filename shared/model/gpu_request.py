@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 
 from shared.codec.packed import Count, Finite, Packed
-from shared.units.bounded_numbers import decimal_number, whole_number
+from shared.units.bounded_numbers import finite_number, whole_number
 
 ONE = 1000
 """A device as an amount of its resource, and of what queues count."""
@@ -87,5 +87,4 @@ def _rounded(portion: float) -> int:
 
 
 def _share(text: str) -> float:
-    share = float(decimal_number(text) or 0)
-    return share if share > 0 else 0.0
+    return max(finite_number(text) or 0.0, 0.0)

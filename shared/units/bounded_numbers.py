@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _SIGNED = re.compile(r"[+-]?[0-9]{1,19}")
-_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONGEST_FLOAT = 40
 _INT64 = 2**63
 
@@ -30,17 +29,10 @@ def int64(text: str) -> int | None:
     return number if -_INT64 <= number < _INT64 else None
 
 
-def decimal_number(text: str) -> Fraction | None:
-    """A decimal number without sign and exponent, exactly; None for any other text."""
-    return Fraction(text) if _DECIMAL.fullmatch(text) else None
-
-
 def finite_number(text: str) -> float | None:
-    """A number as Python writes it, neither infinite nor NaN; None for any other text."""
-    if len(text) > _LONGEST_FLOAT or not text.isascii():
+    """A decimal number, with an exponent or without; None for any other text, and beyond floats.
+    Go's ParseFloat takes it, and neither the blanks nor the ``_`` that Python takes."""
+    if len(text) > _LONGEST_FLOAT or not _FLOAT.fullmatch(text):
         return None
-    try:
-        number = float(text)
-    except ValueError:
-        return None
+    number = float(text)
     return number if math.isfinite(number) else None

@@ -11,10 +11,8 @@ from shared.errors import InvalidInput
 from shared.manifests.kubernetes.objects import PodTemplate
 from shared.model.gpu_request import FRACTION, MEMORY, NUMBER, GpuRequest, gpu_request
 from shared.model.model import Pairs
+from shared.units.bounded_numbers import finite_number
 
-_SHARE = re.compile(r"0?\.[0-9]{1,30}")
-"""A number between 0 and 1 as people write it. Not what Python reads: an exponent of ten digits
-would be expanded."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _WORDS = (FRACTION, MEMORY, NUMBER)
 
@@ -34,7 +32,7 @@ def _problems(words: Mapping[str, str], template: PodTemplate) -> Iterator[tuple
     share, memory, number = (words.get(word) for word in _WORDS)
     if share is not None and memory is not None:
         yield MEMORY, memory, f"not allowed beside {FRACTION}; take one of them out"
-    if share is not None and not (_SHARE.fullmatch(share) and share.strip("0.")):
+    if share is not None and not 0 < (finite_number(share) or 0) < 1:
         yield FRACTION, share, 'not between 0 and 1; write for example "0.5"'
     if memory is not None and not (_NUMBER.fullmatch(memory) and int(memory)):
         yield MEMORY, memory, 'no positive whole number of MiB; write for example "4000"'
