@@ -9,16 +9,26 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from itertools import chain, combinations
 from typing import Any
+from unittest.mock import patch
 
 from laboratory.replay.scenario import read_scenario
+from shard_worker.dialects.volcano.plugins.queue import proportion
+from shard_worker.dialects.volcano.plugins.queue.proportion import water_fill
+from shard_worker.session_model.workload import ClusterInfo
 from shared.codec.packed import replace
+from tests.oracle.decided import decided
 from tests.oracle.facts import Facts, amounts, beyond, requests
 from tests.oracle.outcome import Outcome
 
 Json = Mapping[str, Any]
 MANY = 5
 """From this number of different outcomes on, the runs did not have all of them."""
+
+
+ERROR = 1e-3
+"""Less than any amount: whole thousandths of a core, or bytes."""
 
 
 class Kind(Enum):
@@ -49,6 +59,8 @@ class Kind(Enum):
     FREE_CAPACITY = "a service gives queues what is free beyond their shares"
     GOES_ON = "a service evicts further in its next turns, as a next session would"
     QUEUE_ROOM = "a service promises what exceeds a queue's capability when the victims have left"
+    ROOM_IN_PART = "room that preempt promises to a part of a gang is missing to a whole one"
+    ROUNDED_SHARE = "a share of proportion is a rounding error below what its queue would use"
     MANY_TIES = "the same pods get places on other nodes, and there are more ties than runs"
 
 
@@ -136,18 +148,59 @@ def _all_guaranteed(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
 
 
 def _free_room(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    """A gang of ours that gets more is whole with it, and has a promise where nobody leaves."""
+    """A gang of ours that gets more is whole with it, and has a promise where nobody leaves, or
+    more promises on a node than it has possible victims. Who gets less comes after it."""
     mine, other = facts.places(ours), facts.places(them)
     held, cleared = facts.held(ours), {facts.node_of[pod] for pod in ours.evicted}
     free = facts.by_group([pod for pod, on in ours.pipelined.items() if on not in cleared])
     more = {group for group in mine if mine[group] > other[group]}
+    fewer = {group for group in other if mine[group] < other[group]}
     return (
         "reclaim" in facts.actions
-        and all(mine[group] >= other[group] for group in other)
+        and all(facts.comes_before(first, group) for first in more for group in fewer)
         and Counter(them.evicted) <= Counter(ours.evicted)
         and bool(more)
-        and all(free[group] and held[group] >= facts.minimum(group) for group in more)
+        and all(free[group] or facts.beside_victims(ours, group) for group in more)
+        and all(held[group] >= facts.minimum(group) for group in more)
     )
+
+
+def _room_in_part(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """Nobody else gets less than in theirs, and on some node what ours promises does not fit beside
+    the promises to gangs that stay below their minimum."""
+    whole = facts.whole(them)
+    in_part = {pod: on for pod, on in them.pipelined.items() if pod not in whole.pipelined}
+    mine, other = facts.places(ours), facts.places(whole)
+    return (
+        "preempt" in facts.actions
+        and all(mine[group] >= other[group] for group in other)
+        and bool(facts.overfull(replace(ours, pipelined={**in_part, **ours.pipelined})))
+        and not facts.overfull(ours)
+    )
+
+
+def _rounded_share(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """With shares of some queues that are lower by less than anybody asks for, ours is theirs.
+    Volcano adds up shares in floating point, and compares them without tolerance."""
+    if "proportion" not in facts.plugins or not facts.differing(ours, them):
+        return False
+    numbers = range(len(facts.queues))
+    some = chain.from_iterable(combinations(numbers, size + 1) for size in numbers)
+    canonical = facts.shape.canonical
+    return any(canonical(_with_lower_shares(facts, which)) == canonical(them) for which in some)
+
+
+def _with_lower_shares(facts: Facts, which: Sequence[int]) -> Outcome:
+    """Our outcome if the shares of these queues, by number, had an error of rounding."""
+
+    def lower(cluster: ClusterInfo) -> proportion.Shares:
+        return {
+            qid: {slot: amount - ERROR * (at in which) for slot, amount in shares.items()}
+            for at, (qid, shares) in enumerate(water_fill(cluster).items())
+        }
+
+    with patch.object(proportion, "water_fill", lower):
+        return decided(facts.scenario, 0)
 
 
 def _soft_by_domains(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
@@ -366,6 +419,8 @@ RULES: dict[Kind, Rule] = {
     Kind.GUARANTEE_DESERVED: _guarantee_deserved,
     Kind.SHARES_ABOVE: _shares_above,
     Kind.ASSUMED_REQUESTS: _assumed_requests,
+    Kind.ROOM_IN_PART: _room_in_part,
+    Kind.ROUNDED_SHARE: _rounded_share,
 }
 PROMISE_RULES: dict[Kind, Rule] = {
     Kind.LEFT_TO_ALLOCATE: _left_to_allocate,

@@ -19,6 +19,7 @@ class Facts:
     """The facts of a scenario that the rules need."""
 
     def __init__(self, scenario: Json) -> None:
+        self.scenario = scenario
         self.cluster = cluster = scenario["cluster"]
         self.policy = scenario["policy"]
         self.plugins = {
@@ -133,17 +134,45 @@ class Facts:
 
     def promised_free(self, outcome: Outcome) -> set[str]:
         """PodGroups with promises on nodes that have room for these as they are."""
+        beside = replace(outcome, binds={}, evicted=[])
+        full = self.overfull(beside)
+        return set(self.by_group([pod for pod, on in outcome.pipelined.items() if on not in full]))
+
+    def overfull(self, outcome: Outcome) -> set[str]:
+        """Nodes without room for all that is on them once victims have left and promises are
+        bound."""
         asked: dict[str, Counter[str]] = defaultdict(Counter)
-        for pod, on in outcome.pipelined.items():
+        stay = {pod: on for pod, on in self.node_of.items() if on and pod not in outcome.evicted}
+        for pod, on in {**stay, **outcome.binds, **outcome.pipelined}.items():
             asked[on].update(requests(self.pods[pod]))
-        for pod, on in self.node_of.items():
-            asked[on].update(requests(self.pods[pod]))
-        room = {
-            node["metadata"]["name"]: node["status"]["allocatable"]
-            for node in self.cluster.get("nodes", ())
-        }
-        on_free = [pod for pod, on in outcome.pipelined.items() if not beyond(asked[on], room[on])]
-        return set(self.by_group(on_free))
+        nodes = {node["metadata"]["name"]: node["status"] for node in self.cluster.get("nodes", ())}
+        return {on for on, used in asked.items() if beyond(used, nodes[on]["allocatable"])}
+
+    def beside_victims(self, outcome: Outcome, group: str) -> bool:
+        """Whether the group has more promises on a node than pods of other queues run there."""
+        queue = self.queue_of(group)
+        promised = Counter(
+            on for pod, on in outcome.pipelined.items() if self.group_of[pod] == group
+        )
+        others = Counter(
+            on
+            for pod, on in self.node_of.items()
+            if on
+            and self.group_of[pod] in self.groups
+            and self.queue_of(self.group_of[pod]) != queue
+        )
+        return any(promised[on] > others[on] for on in promised)
+
+    def comes_before(self, group: str, other: str) -> bool:
+        """Whether a queue serves the group before another of its own by their priority classes."""
+        return self.queue_of(group) == self.queue_of(other) and self.priority(
+            group
+        ) >= self.priority(other)
+
+    def priority(self, group: str) -> int:
+        name = self.groups[group].get("spec", {}).get("priorityClassName", "")
+        classes = self.cluster.get("priorityClasses", ())
+        return next((one["value"] for one in classes if one["metadata"]["name"] == name), 0)
 
 
 def requests(pod: Json) -> Counter[str]:

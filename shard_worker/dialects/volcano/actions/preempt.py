@@ -41,10 +41,12 @@ def execute(ssn: Session) -> None:
     for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
         queue_jobs = [job for job in starving if job.queue is queue]
         jobs = PriorityQueue(ssn.compare_jobs, queue_jobs)
+        served = 0
         while jobs:
-            between_jobs(ssn, jobs.pop())
-        # Volcano's order: within jobs only after all jobs of the queue were served between jobs.
-        for job in queue_jobs:
+            served += between_jobs(ssn, jobs.pop())
+        # Volcano's order: within jobs only after all jobs of the queue were served between jobs,
+        # and then of all queues, because victims may leave room that jobs of other queues fit.
+        for job in starving if served else queue_jobs:
             within_job(ssn, job)
 
 
