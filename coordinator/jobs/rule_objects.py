@@ -16,6 +16,8 @@ def put_rule_object(objects: ClusterObjects, value: WorldObject) -> bool:
     if place is None:
         return False
     table, key = place
+    if isinstance(value, KaiQueue):
+        _count_below(objects, key, value)
     table[key] = value
     return True
 
@@ -25,8 +27,21 @@ def drop_rule_object(objects: ClusterObjects, value: WorldObject) -> bool:
     if place is None:
         return False
     table, key = place
+    if isinstance(value, KaiQueue):
+        _count_below(objects, key, None)
     table.pop(key, None)
     return True
+
+
+def _count_below(objects: ClusterObjects, name: str, now: KaiQueue | None) -> None:
+    """Count a queue below its parent: each job is asked whether there is any below its queue."""
+    before, below = objects.kai_queues.get(name), objects.kai_parents
+    if before is not None:
+        below[before.parent] -= 1
+        if not below[before.parent]:
+            del below[before.parent]
+    if now is not None:
+        below[now.parent] += 1
 
 
 def _place(objects: ClusterObjects, value: WorldObject) -> tuple[dict[str, Any], str] | None:

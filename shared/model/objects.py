@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ class ClusterObjects:
     """Version: changes whenever ``slices`` or ``device_classes`` change."""
     numa: dict[str, Numatopology] = field(default_factory=dict)
     kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
+    kai_parents: Counter[str] = field(default_factory=Counter)
+    """Name -> number of KAI queues directly below that one; in the coordinator only."""
     kai_groups: dict[str, KaiPodGroup] = field(default_factory=dict)
     kai_topologies: dict[str, KaiTopology] = field(default_factory=dict)
     queue_usage: dict[str, tuple[int, int, int]] = field(default_factory=dict)

@@ -34,6 +34,10 @@ def order_queues(session: Session, policy: Policy) -> QueueShares:
     return shares
 
 
+Candidates = dict[str, tuple[KaiQueue, tuple[Amounts, ...], Candidate]]
+"""Queue -> its record and figures when it was last compared, and the candidate made of them."""
+
+
 class QueueShares:
     """proportion: fair shares by the tree, and whose turn it is among siblings. Without the plugin
     the oldest queue goes first."""
@@ -54,8 +58,9 @@ class QueueShares:
         """Queue -> its place by age and name."""
         self._total = NOTHING
         self._computed_for: tuple[ClusterInfo, int] | None = None
-        self._contenders: dict[str, tuple[KaiQueue, tuple[Amounts, ...], Candidate]] = {}
-        """Queue -> its last contender, and what it was made of."""
+        self._contenders: Candidates = {}
+        self._by_itself: Candidates = {}
+        """The same without a next job."""
 
     # --- figures --------------------------------------------------------------------------------
 
@@ -130,14 +135,27 @@ class QueueShares:
         next_job = self._amounts(asks, cluster)
         if record is None:
             return Candidate(QueueFigures(uid=name), cluster=self._total, asks=next_job)
+        return self._candidate(self._contenders, record, queue, next_job, cluster)
+
+    def _candidate(
+        self,
+        known: Candidates,
+        record: KaiQueue,
+        queue: QueueInfo,
+        next_job: Amounts,
+        cluster: ClusterInfo,
+    ) -> Candidate:
+        """The known candidate, with its key, while it is the same: keys of a thousand queues take
+        20 ms."""
+        name = queue.queue.name
         fair_share, allocated = self._fair.get(name, NOTHING), self._used(queue, cluster)
         inputs = (fair_share, allocated, next_job, self._total)
-        last = self._contenders.get(name)
+        last = known.get(name)
         if last is not None and last[0] is record and last[1] == inputs:
-            return last[2]  # with its key: that of a thousand queues takes 20 ms
+            return last[2]
         figures = figures_of(record, fair_share=fair_share, allocated=allocated)
         candidate = Candidate(figures, cluster=self._total, asks=next_job)
-        self._contenders[name] = record, inputs, candidate
+        known[name] = record, inputs, candidate
         return candidate
 
     def siblings(self) -> SiblingOrder:
@@ -152,15 +170,16 @@ class QueueShares:
         return tuple(part for info in path for part in self._own_key(info, cluster))
 
     def _own_key(self, queue: QueueInfo, cluster: ClusterInfo) -> tuple[float, ...]:
-        figures = self.figures(queue, cluster)
-        if figures is None:
+        self._refresh(cluster)
+        name = queue.queue.name
+        record = cluster.objects.kai_queues.get(name)
+        if record is None:
             return (float("inf"),) * 7
         if not self.is_on:
-            return (self._rank[figures.uid],)
-        over, beyond, priority, without, (with_job, _), (share, _) = Candidate(
-            figures, cluster=self._total
-        ).key
-        return over, beyond, priority, without, with_job, share, self._rank[figures.uid]
+            return (self._rank[name],)
+        candidate = self._candidate(self._by_itself, record, queue, NOTHING, cluster)
+        over, beyond, priority, without, (with_job, _), (share, _) = candidate.key
+        return over, beyond, priority, without, with_job, share, self._rank[name]
 
     # --- dividing -------------------------------------------------------------------------------
 
@@ -181,8 +200,9 @@ class QueueShares:
             for record in counted
         ]
         self._fair = fair_shares(self._total, demands, k=self.k)
-        for name in self._contenders.keys() - self._rank.keys():
-            del self._contenders[name]
+        for known in (self._contenders, self._by_itself):
+            for name in known.keys() - cluster.objects.kai_queues.keys():
+                del known[name]
         self._computed_for = (cluster, cluster.revision)
 
     def _used(self, queue: QueueInfo, cluster: ClusterInfo) -> Amounts:

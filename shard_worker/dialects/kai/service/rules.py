@@ -177,7 +177,7 @@ def _whole_job_pipelined(job: SessionJob, world: World) -> int:
 def _why_not(info: JobInfo, cluster: ClusterInfo) -> str | None:
     """Why the job cannot be placed as it is."""
     job, objects = info.job, cluster.objects
-    if any(queue.parent == job.queue for queue in objects.kai_queues.values()):
+    if job.queue and job.queue in objects.kai_parents:
         text = f"queue {job.queue} has queues below it, and only leaves hold jobs; name one of them"
         return written(Reason.NOT_SERVED, text)
     if any(names_instances(role.annotations) for role in job.roles):
