@@ -21,7 +21,7 @@ from shard_worker.framework.extension_points import (
     NODE_MAP,
 )
 from shard_worker.placement.gradient import pick
-from shard_worker.placement.task_class import CompiledClasses
+from shard_worker.placement.task_class import Compiled, CompiledClasses
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
@@ -53,12 +53,8 @@ class PlainClasses:
         """The best row of all, or of ``rows`` (ascending, at least one), as
         :func:`shard_worker.placement.candidates.choose` gives it; None if the class is not plain,
         no row takes it, or other pods' terms speak against it."""
-        ssn = self._ssn
-        # A class says what a task asks for; an annotation may make two tasks of one class differ
-        # for a rule.
-        if is_marked(ssn, task) or not self._is_plain(task):
-            return None
-        choice = pick(self._classes.get(task.cid), rows)
+        ssn, compiled = self._ssn, self.compiled(task)
+        choice = None if compiled is None else pick(compiled, rows)
         if choice is None or self._others_prefer(task):
             return None
         checks = (
@@ -68,6 +64,14 @@ class PlainClasses:
             for check in hook.scalar(task, ssn.world)
         )
         return choice if all(check.mask[choice[0]] for check in checks) else None
+
+    def compiled(self, task: TaskInfo) -> Compiled | None:
+        """The task's class, up to date; None if it is not plain."""
+        # A class says what a task asks for; an annotation may make two tasks of one class differ
+        # for a rule.
+        if is_marked(self._ssn, task) or not self._is_plain(task):
+            return None
+        return self._classes.get(task.cid)
 
     def _others_prefer(self, task: TaskInfo) -> bool:
         """Whether preferences of other pods rank nodes differently for the task."""

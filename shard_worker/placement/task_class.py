@@ -302,6 +302,12 @@ class Compiled:
             return False, False
         return self._idle.item(row), True
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many tasks fit each row in the future, each row by itself. Callers must not change
+        it."""
+        return self._counts
+
     def by_score(self, row: int) -> Level | None:
         """The level of a row where one sum of scores decides; None where the levels do."""
         if self._levels is None:

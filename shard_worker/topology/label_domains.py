@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.placement.plain_class import plain_classes
 from shard_worker.session_model.status import OCCUPYING, Status
 from shard_worker.session_model.workload import Amounts, add
 from shard_worker.topology.allocated_domains import asks_for_domains
@@ -158,7 +159,7 @@ class LabelSearch:
         domains, reach = self._all, self._ssn.world.in_reach()
         room_later, room_now = np.zeros((2, len(self._open)), np.int64)
         for group in self._alike:
-            later, now = rooms_per_row(self._ssn, group[0].cls, reach)
+            later, now = self._rooms_of(group[0], reach)
             fit_later = np.minimum(domains.sums(later)[self._open], len(group))
             room_later += fit_later
             if now is later:
@@ -166,6 +167,17 @@ class LabelSearch:
             else:
                 room_now += np.minimum(domains.sums(now)[self._open], len(group))
         return room_later, room_now
+
+    def _rooms_of(self, task: TaskInfo, reach: Mask) -> tuple[Ints, Ints]:
+        """:func:`rooms_per_row`. Where nobody leaves, a compiled class knows it by the rows that
+        changed."""
+        view = self._ssn.world.view
+        if any(view.column("releasing", slot).any() for slot, _ in task.requests):
+            return rooms_per_row(self._ssn, task.cls, reach)
+        compiled = plain_classes(self._ssn).compiled(task)
+        if compiled is None or not task.requests:
+            return rooms_per_row(self._ssn, task.cls, reach)
+        return compiled.counts, compiled.counts
 
     def _free(self) -> NDArray[np.float64]:
         """Free amounts of each domain, in multiples of what the group asks for."""

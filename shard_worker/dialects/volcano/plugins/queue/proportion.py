@@ -55,6 +55,8 @@ class Proportion:
         self._shares: Shares = {}
         self._guaranteed: Amounts = {}
         self._computed_for: tuple[ClusterInfo, int] | None = None
+        self._inputs: object = None
+        """What the shares were computed from."""
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.add_queue_order_fn(key=self.queue_order)
@@ -179,9 +181,17 @@ class Proportion:
     def _refresh(self, cluster: ClusterInfo) -> None:
         computed = self._computed_for
         if computed is None or computed[0] is not cluster or computed[1] != cluster.revision:
-            self._shares = water_fill(cluster)
-            self._guaranteed = guarantees(info.queue for info in cluster.queues.values())
             self._computed_for = (cluster, cluster.revision)
+            queues = cluster.queues.values()
+            # Most changes move what queues hold, on which shares do not depend.
+            inputs = (
+                dict(cluster.total),
+                [(info.queue, info.jobs > 0, dict(info.requested)) for info in queues],
+            )
+            if inputs != self._inputs:
+                self._inputs = inputs
+                self._shares = water_fill(cluster)
+                self._guaranteed = guarantees(info.queue for info in queues)
 
 
 def _offered(allocated: Amounts, cluster: ClusterInfo) -> Amounts:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -14,10 +15,11 @@ from coordinator.intake.admission.membership import group_of, make_groups
 from shard_worker.dialects.volcano.actions.allocate import AllocateResult, allocate_job
 from shard_worker.framework.session import Session
 from shard_worker.harness import Cluster
-from shard_worker.placement.plain_class import is_plain
+from shard_worker.placement.plain_class import is_plain, plain_classes
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.status import Status
+from shard_worker.topology.domain_room import room_per_row
 from shard_worker.turns.flat_turn import PlacedTurn, place
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
@@ -169,6 +171,16 @@ def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
     }
 
 
+def counts_agree(ssn: Session, job: SessionJob) -> bool:
+    """Whether a compiled class has counted how many tasks each row has room for."""
+    for task in job.tasks:
+        compiled = plain_classes(ssn).compiled(task)
+        rooms = room_per_row(ssn, task.cls, ssn.world.in_reach())
+        if compiled is not None and not np.array_equal(compiled.counts, rooms):
+            return False
+    return True
+
+
 @settings(max_examples=examples(70))
 @given(
     st.lists(nodes, min_size=1, max_size=5),
@@ -191,6 +203,7 @@ def test_same_turns_same_places(
         assert all(is_plain(ssn, task.cls) is plain for task in job.tasks)
         twin = other.world.session_job(job.job.jid)
         for _ in job.tasks:
+            assert counts_agree(ssn, job)
             before = where(job, kinds=True)
             placed = place(
                 turn_of(other, twin), session=other, view=other.world.view, classes=classes
