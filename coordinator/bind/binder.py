@@ -64,10 +64,12 @@ def plan_binds(
     statements: list[str] = []
     devices: list[Things] = []
     for entry in entries:
+        again, held = entry.incarnations, entry.devices  # nearly always empty
         for jid, _cid, placed, on in entry.binds:
             job = jobs(jid)
             if job is None:
                 continue
+            uid = job.uid
             # Nearly all have one task: a loop, where a list by column would be nine for each.
             for tix, row in zip(placed, on, strict=True):
                 if (role := job.known_role(tix)) is None:
@@ -78,7 +80,7 @@ def plan_binds(
                 tixs.append(tix)
                 rows.append(row)
                 nodes.append(name)
-                uids.append(incarnation_uid(job.uid, entry.incarnations.get((jid, tix), 0)))
+                uids.append(incarnation_uid(uid, again.get((jid, tix), 0)) if again else uid)
                 # The job's number and not its name: a Job that begins anew has another number, so
                 # what comes late of its earlier incarnation cannot be taken for the new one
                 # (decision 0018).
@@ -87,7 +89,7 @@ def plan_binds(
                 durations.append(role.duration)
                 codes.append(role.exit_code)
                 statements.append(entry.id)
-                devices.append(entry.devices.get((jid, tix), ()))
+                devices.append(held.get((jid, tix), ()) if held else ())
     return BindPlan(
         ids=[entry.id for entry in entries],
         jids=jids,
