@@ -17,6 +17,9 @@ from shard_worker.session_model.status import COMPLETED, Status
 from shard_worker.session_model.world import World
 from shared.policy.model import Policy
 
+GROUPS = ("PodGroup", "Job")
+"""Kinds of jobs that are reported as PodGroups: a Job stands for its own, which has no object
+yet."""
 _SCHEDULED = Status.RUNNING | Status.BOUND | COMPLETED
 
 
@@ -64,8 +67,8 @@ def result_of(name: str, ssn: Session, placed_jobs: Iterable[PlacedJob]) -> Repl
     their queue does not exist are unchanged."""
     world = ssn.world
     operations = ssn.committed
-    groups = [job for job in world.session_jobs() if job.job.kind == "PodGroup"]
-    skipped = [s for s in placed_jobs if s.job.kind == "PodGroup" and s.job.jid not in world.jobs]
+    groups = [job for job in world.session_jobs() if job.job.kind in GROUPS]
+    skipped = [s for s in placed_jobs if s.job.kind in GROUPS and s.job.jid not in world.jobs]
     placed = [op for op in operations if op.kind is OpKind.ALLOCATE]
     waiting = {op.task.key for op in placed if _waits_for_volume(world, op.task)}
     nodes = {op.task.key: world.node(op.row).name for op in placed}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from laboratory.replay.outcome import (
+    GROUPS,
     ReplayResult,
     by_word,
     phase_by,
@@ -50,10 +51,10 @@ def result_of_log(
             for tix, row in zip(run.tasks, run.rows, strict=True):
                 result.pipelined[_pod(jobs[jid], tix)] = nodes[row]
     for placed_job in recorded.placed_jobs:
-        if placed_job.job.kind == "PodGroup" and placed_job.job.queue not in queues:
+        if placed_job.job.kind in GROUPS and placed_job.job.queue not in queues:
             if not placed_job.job.dangling:
                 take_left(result, placed_job)
-        elif placed_job.job.kind == "PodGroup" and not placed_job.foreign:
+        elif placed_job.job.kind in GROUPS and not placed_job.foreign:
             _take_group(result, placed_job, snapshot, gangs=speaks(policy, "gang"))
             if word := words.get(placed_job.job.jid, ""):
                 result.pod_groups[placed_job.job.key]["reasons"].append(word)

@@ -8,6 +8,7 @@ import pytest
 
 from laboratory.cli.replay.replay_text import table_of
 from laboratory.replay.cases import read_cases
+from tests.builders import objects
 from tests.builders.objects import queue
 from tests.laboratory.replay.build import (
     FORMS,
@@ -190,3 +191,11 @@ def test_a_total_may_be_as_large_as_the_largest_int64(memory: str, form: str) ->
     under = policy("enqueue, allocate", "gang", "overcommit", "predicates", "capacity")
     result = decided(form, EIGHT, team, *small, *large, under=under)
     assert result.binds.keys() == {"ns/g-0", "ns/g-1"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_job_that_waits_is_reported_with_its_reason(form: str) -> None:
+    task = {"name": "w", "replicas": 2, "template": {"spec": pod("p", cpu=9)["spec"]}}
+    result = decided(form, EIGHT, objects.job("large", tasks=[task]), under=UNDER)
+    assert result.tasks == {"ns/large": {"Pending": 2}}
+    assert result.pod_groups["ns/large"]["reasons"]
