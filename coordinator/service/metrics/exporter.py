@@ -46,7 +46,7 @@ from coordinator.service.metrics.probes import (
 )
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.table import PREFIX, TABLE
-from coordinator.service.metrics.text import metrics_text
+from coordinator.service.metrics.text import SAMPLES, metrics_text
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.evictions import SearchEnd
 from shard_worker.dialects.kai.rules.budget import BudgetBound
@@ -122,7 +122,7 @@ class CoordinatorMetrics(Collector):
         page = MetricsPage()
         self._jobs(page)
         yield from self._queues(page)
-        self._queue_tree(page)
+        yield from self._queue_tree(page)
         for part in (self._shards, self._workers, self._plugins, self._searches):
             yield
             part(page)
@@ -178,12 +178,16 @@ class CoordinatorMetrics(Collector):
             if waits is not None:  # of a thousand queues most are idle
                 page.put_histogram("job_wait_seconds", waits, queue.name)
 
-    def _queue_tree(self, page: MetricsPage) -> None:
+    def _queue_tree(self, page: MetricsPage) -> Steps[None]:
         """The queues of a policy of KAI's, whose figures cover those below them."""
         if self._core.order.session.policy.kai is None:
             return
-        for queue, resource, kind, value in tree_figures(tree_of(self._core)):
+        tree = tree_of(self._core)
+        yield
+        for number, (queue, resource, kind, value) in enumerate(tree_figures(tree), start=1):
             page.put("queue_tree_resource", value, queue, resource, kind)
+            if not number % SAMPLES:
+                yield
         for result in USAGE_QUERIES:
             page.put("usage_queries_total", self._probes.usage_queries[result], result)
         page.put_histogram("usage_query_duration_seconds", self._probes.usage_query_seconds)
