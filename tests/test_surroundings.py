@@ -12,7 +12,7 @@ from tests.kubernetes.servers.build import CACHE as SERVERS
 from tests.kubernetes.servers.build import cache_folder as servers_folder
 from tests.oracle.build import CACHE as PROGRAMS
 from tests.oracle.build import cache_folder as programs_folder
-from tests.surroundings import Home, inherited
+from tests.surroundings import GO, Home, inherited
 
 SOME = [
     "tests/coordinator/cli/test_kubeconfig.py",
@@ -71,7 +71,7 @@ def test_tests_pass_in_a_poisoned_home_and_environment(home: Path) -> None:
 
 def test_nothing_that_a_user_has_set_is_inherited(home: Path) -> None:
     expected = {"PATH": "/bin", "CI": "1", SERVERS: "/servers", PROGRAMS: "/programs"}
-    assert inherited(poisoned(home) | expected) == expected
+    assert inherited(poisoned(home) | expected) == expected | GO
 
 
 def test_programs_that_are_built_once_are_in_no_home_of_a_test(home: Path) -> None:
