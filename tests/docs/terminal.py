@@ -63,6 +63,7 @@ class Up:
                     directory,
                     QUADRANT_RUN_DIR=str(self._run_dir),
                     QUADRANT_LISTEN_PORT="0",
+                    QUADRANT_SHARDS="2",  # each worker starts for 2 s of processor time
                     **environment,
                 ),
                 stdout=output,

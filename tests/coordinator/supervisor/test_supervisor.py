@@ -45,7 +45,7 @@ print(ray.get(actor.pid.remote()))
 ASK = """
 import os
 from ray._raylet import GcsClient
-GcsClient(address=os.environ["QUADRANT_RAY_ADDRESS"]).internal_kv_get(b"key", b"space", timeout=10)
+GcsClient(address=os.environ["QUADRANT_RAY_ADDRESS"]).internal_kv_get(b"key", b"space", timeout=60)
 """
 OWNER = """
 import asyncio, sys

@@ -46,7 +46,7 @@ def test_the_output_of_up_leads_to_the_cluster_and_to_quadrant(
     environment.pop("QUADRANT_SERVER", None)
     output = short_dir / "said"
     with output.open("w") as stderr:
-        options = ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
+        options = ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0", "--shards", "1"]
         up = subprocess.Popen(
             [sys.executable, "-m", "laboratory.cli", "up", *options],
             env=environment,
