@@ -53,7 +53,10 @@ def find_subject(
             why = "it has ended, and has no pods and no turns"
         if why is not None and Key(kind, namespace, name) in registry.documents:
             problem.message = f'{api_kind.resource} "{name}": {why}'
-        raise problem
+        try:
+            raise problem
+        finally:
+            del problem  # else its traceback and this frame hold each other
     return subject
 
 

@@ -171,8 +171,11 @@ class Parsers:
                     wrong = problem(orjson.loads(content))
                 case FrameKind.DONE:
                     spent.seconds += orjson.loads(content)
-        if wrong is not None:
-            raise wrong
+        try:
+            if wrong is not None:
+                raise wrong
+        finally:
+            wrong = None  # else its traceback and this frame hold each other, and the body
         return values
 
     async def _process(self) -> asyncio.subprocess.Process:

@@ -138,8 +138,11 @@ class _Evaluation:
                 failure = error
                 # One error is not overruled: that the steps are used up (decision 0033).
                 self._spend(0)
-        if failure is not None:
-            raise failure
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            failure = None  # else its traceback and this frame hold each other
         return not decides
 
     def _chain(self, node: Chain) -> object:

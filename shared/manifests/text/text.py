@@ -139,20 +139,12 @@ def _documents(text: str | bytes, form: Form, limits: TextLimits) -> list[tuple[
     if form == "either" and text.lstrip(" \t\r\n")[:1] in ("{", "["):
         try:
             return _json_documents(data, text, limits)
-        except TextError as error:
-            return _or_flow_style(data, error, limits)
+        except _NotJson as error:  # YAML's flow style may also begin with a bracket
+            try:
+                return list(yaml_values(data, limits))
+            except TextError:
+                raise error from None
     return list(yaml_values(data, limits))
-
-
-def _or_flow_style(data: bytes, error: TextError, limits: TextLimits) -> list[tuple[int, Any]]:
-    """Read as YAML flow style, which may also begin with a bracket. If that fails, report the JSON
-    error."""
-    if not isinstance(error, _NotJson):
-        raise error
-    try:
-        return list(yaml_values(data, limits))
-    except TextError:
-        raise error from None
 
 
 def _both(text: str | bytes, limits: TextLimits) -> tuple[bytes, str]:
