@@ -304,10 +304,13 @@ class Order(Sessions):
         return most is not None and not self.picking.admits_amounts(queue, most)
 
     def _queue_chooses(self, state: JobState, need: Need) -> bool:
-        """Whether the queue may have each of the job's tasks and not all together."""
+        """Whether the queue may have each of the job's tasks and not all together; where a turn
+        ends at the first task that is refused (KAI), whether it may not have all."""
         if len({role.cid for role in state.job.roles}) == 1 or state.nominated:
             return False
-        runs = self._admitted_runs(state, need, self._task_runs(state, ALLOCATING, 0))
+        runs = self._task_runs(state, ALLOCATING, 0)
+        if self.session.flat.goes_on:
+            runs = self._admitted_runs(state, need, runs)
         most: Need = tuple((run.cid, len(run.tasks)) for run in runs)
         return not self._may_have(state, need, most)
 

@@ -61,3 +61,6 @@ class FlatRules:
 
     levels: LevelScores | None = None
     devices: DeviceRule | None = None
+    goes_on: bool = True
+    """Whether the others of a gang are tried after a task that found no node (Volcano); KAI ends
+    the turn there."""

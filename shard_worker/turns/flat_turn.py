@@ -330,7 +330,7 @@ class _Attempt:
         turn, members = self.turn, self.progress.held
         minimum = turn.groups[0].minimum
         # Every member is needed, and one has failed.
-        if minimum >= turn.total:
+        if minimum >= turn.total or not self.session.flat.goes_on:
             return False
         if self._roles_bypassed():
             pending = sum(
@@ -379,6 +379,8 @@ class _Attempt:
                 continue
             if self._place(run, compiled, task, now=True):
                 remaining -= 1
+            elif not self.session.flat.goes_on:
+                break
             else:
                 self.failed_kinds.add(run.role or run.cid)
         self.found.tail = self._placed(start)

@@ -184,9 +184,12 @@ def _rounded_share(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outco
     Volcano adds up shares in floating point, and compares them without tolerance."""
     if "proportion" not in facts.plugins or not facts.differing(ours, them):
         return False
+    canonical = facts.shape.canonical
+    exact = decided(facts.scenario, 0)
+    if canonical(ours) not in {canonical(exact), canonical(exact.placed())}:
+        return False  # it differs for another reason
     numbers = range(len(facts.queues))
     some = chain.from_iterable(combinations(numbers, size + 1) for size in numbers)
-    canonical = facts.shape.canonical
     return any(canonical(_with_lower_shares(facts, which)) == canonical(them) for which in some)
 
 

@@ -202,6 +202,19 @@ def test_a_pod_without_gpus_on_a_node_without_a_share_is_a_kind_beside_one(share
     assert kind_of_kai(scenario, ours, [theirs]) is expected
 
 
+@pytest.mark.parametrize("shards", [0, 1, 2])
+@pytest.mark.parametrize("quota", [2, 9], ids=["its queue refuses it", "no node has room"])
+def test_a_turn_of_kai_ends_at_the_first_task_that_gets_nothing(quota: int, shards: int) -> None:
+    """The second pod of ``a`` would fit; in KAI's own code, too, it waits behind the first."""
+    pods = [{"times": 1, "cpu": 1, "gpu": 4}, {"times": 1, "cpu": 1, "gpu": 1}]
+    first, second = KAI_FORM["groups"]
+    groups = [{**first, "class": "build", "pods": pods}, {**second, "queue": "red"}]
+    queues = {"north": {"quota": 9, "weight": 1}, "red": {"parent": "north", "quota": quota}}
+    queues["red"]["weight"] = 1
+    form = {**KAI_FORM, "actions": "allocate", "queues": queues, "groups": groups}
+    assert decided(scenario_of_kai("first", form), shards).binds == {"ns/b-0-0": "n0"}
+
+
 def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
     for seed in range(50):
         changed = variant(SCENARIO["cluster"], Random(seed))

@@ -62,6 +62,7 @@ def open_service_session(policy: Policy) -> Session:
     options = [option for tier in policy.tiers for option in tier]
     devices = ServiceDevices(_device_score(frozenset(option.name for option in options)))
     session.flat.devices = devices
+    session.flat.goes_on = False
     session.flat.levels = LevelScores(0.0, OWN_SHARD)
     with session.speaking(0, PluginOption(GANG)):
         _Gangs().register(session)
