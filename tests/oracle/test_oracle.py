@@ -209,8 +209,8 @@ def test_a_turn_of_kai_ends_at_the_first_task_that_gets_nothing(quota: int, shar
     pods = [{"times": 1, "cpu": 1, "gpu": 4}, {"times": 1, "cpu": 1, "gpu": 1}]
     first, second = KAI_FORM["groups"]
     groups = [{**first, "class": "build", "pods": pods}, {**second, "queue": "red"}]
-    queues = {"north": {"quota": 9, "weight": 1}, "red": {"parent": "north", "quota": quota}}
-    queues["red"]["weight"] = 1
+    red = {"parent": "north", "quota": quota, "weight": 1}
+    queues = {"north": {"quota": 9, "weight": 1}, "red": red}
     form = {**KAI_FORM, "actions": "allocate", "queues": queues, "groups": groups}
     assert decided(scenario_of_kai("first", form), shards).binds == {"ns/b-0-0": "n0"}
 
