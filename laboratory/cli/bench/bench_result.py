@@ -146,7 +146,7 @@ def show_bench(values: dict[str, Any]) -> None:
 def _add_workloads(table: Table, workloads: dict[str, dict[str, Any]]) -> None:
     table.add_column("", no_wrap=True)
     for name in workloads:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", min_width=len("12,345.6"))
     table.add_column("budget", justify="right", no_wrap=True)
     table.add_column("", style="dim")
     parts = list(workloads.values())
