@@ -407,10 +407,16 @@ def gated(role: Role) -> bool:
 
 
 def core_need(
-    state: JobState, classes: dict[int, TaskClass], roles: list[Role], *, gangs: bool = True
+    state: JobState,
+    classes: dict[int, TaskClass],
+    roles: list[Role],
+    *,
+    gangs: bool = True,
+    in_order: bool = False,
 ) -> Need:
     """The least a turn must place: the members missing to the minima, or one elastic task.
-    ``gangs``: the policy keeps gangs whole; else every task is elastic.
+    ``gangs``: the policy keeps gangs whole; else every task is elastic. ``in_order``: it must place
+    the first tasks in the order of the roles, and ends where one of them finds no node (KAI).
 
     Members missing to a role's own minimum come first, then those missing to the job's from any
     role. Where pending tasks do not suffice, all there are. Of several the smallest count: a turn
@@ -427,7 +433,9 @@ def core_need(
     need: dict[int, int] = {}
     rest_of: list[tuple[Role, int]] = []
     ordered = order_roles(state, classes, roles)
-    for role in sorted(ordered, key=lambda role: sum(n for _, n in classes[role.cid].charged)):
+    if not in_order:
+        ordered.sort(key=lambda role: sum(n for _, n in classes[role.cid].charged))
+    for role in ordered:
         missing_here = len(state.pending(role, missing[role.group])) if role.group else 0
         if missing_here:
             need[role.cid] = need.get(role.cid, 0) + missing_here
@@ -441,7 +449,9 @@ def core_need(
         pending = len(state.pending(role, missing_here + max(rest, 0) + 1)) - missing_here
         more = min(pending, rest)
         cls = classes[role.cid]
-        replaceable = next((cid for cid in chosen if not _at_least(cls, classes[cid])), None)
+        replaceable = None
+        if not in_order:
+            replaceable = next((cid for cid in chosen if not _at_least(cls, classes[cid])), None)
         if more > 0:
             need[role.cid] = need.get(role.cid, 0) + more
             rest -= more

@@ -402,7 +402,8 @@ class JobBook:
     def _need(self, state: JobState) -> Need:
         if state.need is None:
             roles, classes = self._roles(state), self.accounts.classes
-            state.need = core_need(state, classes, roles, gangs=self.session.keeps_gangs)
+            gangs, in_order = self.session.keeps_gangs, not self.session.flat.goes_on
+            state.need = core_need(state, classes, roles, gangs=gangs, in_order=in_order)
         return state.need
 
     def _roles(self, state: JobState) -> list[Role]:

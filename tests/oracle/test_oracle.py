@@ -215,6 +215,17 @@ def test_a_turn_of_kai_ends_at_the_first_task_that_gets_nothing(quota: int, shar
     assert decided(scenario_of_kai("first", form), shards).binds == {"ns/b-0-0": "n0"}
 
 
+@pytest.mark.parametrize("shards", [0, 1, 2])
+def test_a_queue_of_kai_is_compared_by_the_first_tasks_of_its_next_job(shards: int) -> None:
+    """Both of ``a`` that come first ask for a GPU, so that the queue of ``b`` goes first; with the
+    third, which asks for none, the queues would be equal, and the one of ``a`` go first."""
+    pods = [{"times": 2, "cpu": 1, "gpu": 1}, {"times": 1, "cpu": 1, "gpu": 0}]
+    first, second = KAI_FORM["groups"]
+    groups = [{**first, "queue": "green", "min": 2, "pods": pods}, {**second, "queue": "red"}]
+    form = {**KAI_FORM, "actions": "allocate", "groups": groups}
+    assert decided(scenario_of_kai("compared", form), shards).binds == {"ns/b-0-0": "n0"}
+
+
 def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
     for seed in range(50):
         changed = variant(SCENARIO["cluster"], Random(seed))
