@@ -13,7 +13,6 @@ from coordinator.jobs.state import (
     JobState,
     amounts,
     by_state,
-    core_need,
     deleted_members,
 )
 from coordinator.jobs.wait_times import RecentWaits
@@ -55,7 +54,7 @@ def quota(core: Coordinator, state: JobState, names: Sequence[str]) -> list[dict
     """The figures of the job's queue, then of its ancestors, in the resources that the job
     requests. A figure that is not set is missing."""
     accounts = core.order.accounts
-    need = core_need(state, accounts.classes, list(state.job.roles)) if state.info.pending else ()
+    need = core.order.need_of(state) if state.info.pending else ()
     requested = amounts(need, accounts.classes)
     queues = []
     is_tree = core.order.session.policy.dialect is Dialect.KAI

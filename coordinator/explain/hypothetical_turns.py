@@ -29,7 +29,7 @@ def draft_turn(
     """
     key = core.order.session.task_key
     roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
-    need = core_need(state, classes, roles)
+    need = core_need(state, classes, roles, in_order=not core.order.session.flat.goes_on)
     ready = core.order.session.job_ready(state.info.progress())
     rest = state.info.pending - sum(count for _, count in need)
     tail = (1 if ready else 0) + (min(rest, TAIL) if whole else 0)

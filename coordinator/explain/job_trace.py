@@ -21,7 +21,7 @@ from coordinator.explain.queues.queue_position import place_in_queue
 from coordinator.explain.subject import find_subject
 from coordinator.intake.admission.registry import Registry
 from coordinator.jobs.pending_order import PendingQueue
-from coordinator.jobs.state import JobState, SchedulingStatus, amounts, core_need
+from coordinator.jobs.state import JobState, SchedulingStatus, amounts
 from shard_worker.framework.extension_points import OVERUSED
 from shared.messages.messages import Outcome, OutcomeCode, Turn
 from shared.messages.trace import TracedNode, TraceStage, TraceStep
@@ -172,8 +172,8 @@ class JobTrace:
         overused = [rule.plugin for rule in session.rules(OVERUSED) if rule.fn(queue.info, cluster)]
         if overused:
             return f"{name} is overused ({', '.join(overused)}), and skipped"
-        need = core_need(state, order.accounts.classes, list(state.job.roles))
-        requests = tuple(sorted(amounts(need, order.accounts.classes).items()))
+        asks = amounts(order.need_of(state), order.accounts.classes)
+        requests = tuple(sorted(asks.items()))
         lacking = session.lacking(queue.info, requests, cluster)
         if lacking is not None:
             slots = ", ".join(name_of(slot, self._names()) for slot in lacking.slots)

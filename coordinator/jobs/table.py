@@ -401,10 +401,14 @@ class JobBook:
 
     def _need(self, state: JobState) -> Need:
         if state.need is None:
-            roles, classes = self._roles(state), self.accounts.classes
-            gangs, in_order = self.session.keeps_gangs, not self.session.flat.goes_on
-            state.need = core_need(state, classes, roles, gangs=gangs, in_order=in_order)
+            state.need = self.need_of(state)
         return state.need
+
+    def need_of(self, state: JobState) -> Need:
+        """The least that the job's next turn has to place; changes nothing."""
+        roles, classes = self._roles(state), self.accounts.classes
+        gangs, in_order = self.session.keeps_gangs, not self.session.flat.goes_on
+        return core_need(state, classes, roles, gangs=gangs, in_order=in_order)
 
     def _roles(self, state: JobState) -> list[Role]:
         roles, key = state.job.roles, self.session.role_key

@@ -11,7 +11,7 @@ from collections.abc import Set
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.closed_nodes import closed_idle
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState, Need, core_need
+from coordinator.jobs.state import JobState, Need
 from shared.messages.reason import Reason
 
 _OF_ROOM = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED))
@@ -26,7 +26,7 @@ def fitting_tasks(core: Coordinator, state: JobState, why: Why | None) -> Set[in
     """
     if why is None or why.reason not in _OF_ROOM or len(state.states) < 2:
         return frozenset()
-    need = state.need or core_need(state, core.order.accounts.classes, list(state.job.roles))
+    need = state.need or core.order.need_of(state)
     most = state.last.fitting if why.shard >= 0 and state.last is not None else None
     tasks: set[int] = set()
     for cid, count in _room(core, need):

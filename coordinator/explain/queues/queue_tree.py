@@ -15,7 +15,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.queues.queue_position import waiting_entries
 from coordinator.jobs.pending_tree import Entry
-from coordinator.jobs.state import JobState, SchedulingStatus, amounts, core_need
+from coordinator.jobs.state import JobState, SchedulingStatus, amounts
 from shard_worker.dialects.kai.model import amounts_of
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts
 from shard_worker.dialects.kai.rules.fair_share import WEIGHT_ONE, fair_shares
@@ -189,8 +189,7 @@ def _served(core: Coordinator) -> dict[int, list[Entry]]:
 
 def _asks(core: Coordinator, state: JobState) -> Amounts:
     accounts = core.order.accounts
-    need = core_need(state, accounts.classes, list(state.job.roles))
-    requests = amounts(need, accounts.classes)
+    requests = amounts(core.order.need_of(state), accounts.classes)
     return amounts_of(tuple(requests.items()), accounts.cluster.names)
 
 
