@@ -87,7 +87,7 @@ class QueueHeap:
                 self._climb(path)
 
     def _siblings(self, path: tuple[Hashable, ...]) -> _Siblings:
-        """Those below the last branch of a path."""
+        """The members directly below the last branch of a path."""
         at = self._top
         for branch in path:
             at = at.below.setdefault(branch, _Siblings())

@@ -181,7 +181,7 @@ class Picking:
         return heap if 2 * len(left) > len(qids) else QueueHeap(left, self._place)
 
     def _with_room(self, qids: Iterable[int]) -> list[int]:
-        """Those of the queues for which capacity may have room. On a full cluster that is none of a
+        """The queues for which capacity may have room. On a full cluster that is none of a
         thousand, and the place of each in order would take ten times as long as this look."""
         queues, lines, now = self._lines.queues, self._lines, self._now
         return [

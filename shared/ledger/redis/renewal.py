@@ -66,7 +66,7 @@ class RedisRenewal:
             retry=Retry(NoBackoff(), 0),
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
-            driver_info=None,
+            driver_info=None,  # as in `open_client`
         )
         self._client: Any = Redis(connection_pool=self._pool)
 

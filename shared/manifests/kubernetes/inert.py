@@ -46,7 +46,7 @@ class InertObject:
     name: str
     notice: str = ""
     fixed: bytes = b""
-    """Those of its fields that may never change, as JSON; empty if all may."""
+    """Its immutable fields, as JSON; empty if all may change."""
 
 
 def reader_of(kind: str) -> Callable[[dict[str, object]], InertObject]:

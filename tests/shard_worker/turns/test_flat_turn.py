@@ -215,6 +215,16 @@ def test_other_roles_go_on_when_the_failed_one_has_its_minimum() -> None:
     assert [(p.cid, p.task) for p in placed.core] == [(1, 0), (0, 2), (0, 3)]
 
 
+def test_a_turn_of_kai_ends_at_the_first_task_without_a_node() -> None:
+    session = session_of()
+    session.flat.goes_on = False
+    view = view_of([record(allocatable=cpus(2))] * 2, classes=TWO)
+    enough = roles(minimum=2, of_a=0, of_b=0, a=1, b=2)
+    placed = do(view, enough, session=session)
+    assert placed.core == []
+    assert placed.failed_role == "a"
+
+
 def test_roles_without_effect_go_on_while_the_rest_suffices() -> None:
     view = view_of([record(allocatable=cpus(2))] * 2, classes=TWO)
     enough = roles(minimum=2, of_a=0, of_b=0, a=1, b=2)

@@ -56,7 +56,7 @@ class Proportion:
         self._guaranteed: Amounts = {}
         self._computed_for: tuple[ClusterInfo, int] | None = None
         self._inputs: object = None
-        """What the shares were computed from."""
+        """Inputs of the shares."""
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.add_queue_order_fn(key=self.queue_order)
