@@ -66,6 +66,18 @@ class Sheet:
         for sub, where in zip(self.subs, at, strict=True):
             sub.at = where
 
+    def put_back(self, sub: SubSheet, start: int) -> None:
+        """Have the tasks from ``start`` on that were tried without success tried again, last."""
+        tried = sub.tasks[start : sub.at]
+        failed = [task for task in tried if task.status is Status.PENDING]
+        if not failed:
+            return
+        placed = [task for task in tried if task.status is not Status.PENDING]
+        sub.tasks[start:] = placed + sub.left() + failed
+        sub.at = start + len(placed)
+        if sub not in self.queued:
+            self.queued.append(sub)
+
     def pop(self, ssn: Session) -> SubSheet:
         """Remove and return the next sub-job: needed ones first, then by the present
         SubJobOrder."""

@@ -96,8 +96,12 @@ class DomainSearch:
                 self.best = tried
         if self.best is None:
             return False
+        before = [sheet.at for sheet in self.sheet.subs]
         self.statement.redo(self.best.operations)
         self.sheet.restore(self.best.mark)
+        for sheet, start in zip(self.sheet.subs, before, strict=True):
+            if _may_widen(sheet.sub):
+                self.sheet.put_back(sheet, start)
         return True
 
     def _promised(self, domains: Sequence[HyperDomain]) -> list[HyperDomain]:
@@ -291,6 +295,12 @@ class DomainSearch:
         if not all(fits_nominated(ssn, task, cache) for task in tasks):
             return False
         return all(put_on_nominated(ssn, self.statement, task) for task in tasks)
+
+
+def _may_widen(sub: SubJob) -> bool:
+    """Whether a task without room in the best domain may have it in one that a later turn tries."""
+    topology = sub.topology or sub.job.job.topology
+    return topology is not None and not topology.hard
 
 
 def fits_nominated(ssn: Session, task: TaskInfo, cache: ErrorCache) -> bool:

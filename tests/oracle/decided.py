@@ -33,6 +33,13 @@ def decided(scenario: Scenario, shards: int) -> Outcome:
     return Outcome.of(run_sharded(read.policy, read.recorded, sharding, name=read.id)).placed()
 
 
+def grown(scenario: Scenario) -> Outcome:
+    """Our outcome of a service that is not halted: pods leave and start, and more turns follow."""
+    read = read_scenario(scenario)
+    sharding = ShardedRun(1, Mode.NONE, seed=0, window=1, quiet=QUIET)
+    return Outcome.of(run_sharded(read.policy, read.recorded, sharding, name=read.id)).placed()
+
+
 def _session_of_kai(scenario: Scenario) -> Outcome:
     """KAI writes no phases of PodGroups."""
     read = read_kai_scenario(scenario)

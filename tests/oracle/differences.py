@@ -18,7 +18,7 @@ from shard_worker.dialects.volcano.plugins.queue import proportion
 from shard_worker.dialects.volcano.plugins.queue.proportion import water_fill
 from shard_worker.session_model.workload import ClusterInfo
 from shared.codec.packed import replace
-from tests.oracle.decided import decided
+from tests.oracle.decided import decided, grown
 from tests.oracle.facts import Facts, amounts, beyond, requests
 from tests.oracle.outcome import Outcome
 
@@ -61,6 +61,7 @@ class Kind(Enum):
     QUEUE_ROOM = "a service promises what exceeds a queue's capability when the victims have left"
     ROOM_IN_PART = "room that preempt promises to a part of a gang is missing to a whole one"
     ROUNDED_SHARE = "a share of proportion is a rounding error below what its queue would use"
+    SURPLUS_LATER = "a gang that a service promised its minimum gets more when that is its own"
     MANY_TIES = "the same pods get places on other nodes, and there are more ties than runs"
 
 
@@ -475,6 +476,20 @@ def _queue_room(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]
     )
 
 
+def _surplus_later(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """The same victims, and gangs with fewer places that have their minimum, and get the rest as
+    the service goes on."""
+    mine, other, held = facts.places(ours), facts.places(them), facts.held(ours)
+    fewer = {group for group in other if mine[group] < other[group]}
+    return (
+        bool(fewer)
+        and facts.by_group(ours.evicted) == facts.by_group(them.evicted) != Counter()
+        and all(mine[group] <= other[group] for group in mine)
+        and all(group in facts.promised and held[group] >= facts.minimum(group) for group in fewer)
+        and facts.places(grown(facts.scenario)) >= other
+    )
+
+
 def _promises_bound(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     mine, other = facts.places(ours), facts.places(them)
     differing = {group for group in facts.groups if mine[group] != other[group]}
@@ -487,4 +502,5 @@ SERVICE_RULES: dict[Kind, Rule] = {
     Kind.QUEUE_ROOM: _queue_room,
     Kind.FREE_CAPACITY: _free_capacity,
     Kind.PROMISES_SCORED: _promises_bound,
+    Kind.SURPLUS_LATER: _surplus_later,
 }

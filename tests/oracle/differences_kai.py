@@ -198,7 +198,19 @@ def _turns(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> 
 
 
 def _of_this_cycle(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
-    return any(not facts.node_of[pod] for pod in them.evicted)
+    """They are evicted, or pods are moved beside them, and our service, where they run when it
+    searches, decides the same: without room for the waiting job KAI searches nodes of victims
+    alone."""
+    if any(not facts.node_of[pod] for pod in them.evicted):
+        return True
+    moved = {them.pipelined[pod] for pod in them.evicted if pod in them.pipelined}
+    canonical = facts.shape.canonical
+    return (
+        not ours.evicted
+        and ours.binds == them.binds
+        and bool(moved & set(them.binds.values()))
+        and canonical(decided(facts.scenario, 1)) == canonical(them.placed())
+    )
 
 
 def _other_moves(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:

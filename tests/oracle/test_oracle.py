@@ -226,6 +226,24 @@ def test_a_queue_of_kai_is_compared_by_the_first_tasks_of_its_next_job(shards: i
     assert decided(scenario_of_kai("compared", form), shards).binds == {"ns/b-0-0": "n0"}
 
 
+@pytest.mark.parametrize("shards", [0, 1, 2])
+def test_a_member_of_a_soft_gang_that_does_not_fit_beside_the_others_goes_elsewhere(
+    shards: int,
+) -> None:
+    """The large one is tried before the last small one, where only the small one fits."""
+    nodes = {"n0": {"cpu": 4, "memory": 8, "pods": 10}, "n1": {"cpu": 2, "memory": 8, "pods": 10}}
+    small = {"times": 1, "cpu": 1, "memory": 1}
+    pods = [small, {"times": 1, "cpu": 2, "memory": 4}, small]
+    group = {**FORM["groups"][0], "pods": pods, "topology": ["soft", 1]}
+    other = {**group, "name": "b", "min": 1, "phase": "Running"}
+    other["pods"] = [{"times": 1, "cpu": 2, "memory": 1, "on": "n0"}]
+    form = {**FORM, "nodes": nodes, "racks": {"s0": ["n0"], "s1": ["n1"]}}
+    form |= {"tiers": [["gang"], ["predicates", "proportion", "network-topology-aware"]]}
+    placed = decided(scenario_of("soft", {**form, "groups": [group, other]}), shards).binds
+    assert len(placed) == 3
+    assert placed["ns/a-0-0"] == placed["ns/a-2-0"] != placed["ns/a-1-0"]
+
+
 def test_a_variant_changes_one_to_four_numbers_and_nothing_else() -> None:
     for seed in range(50):
         changed = variant(SCENARIO["cluster"], Random(seed))

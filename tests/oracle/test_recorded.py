@@ -49,16 +49,17 @@ def test_comes_out_as_in_a_run_of_the_peer(
 
 
 @pytest.mark.parametrize("shards", FORMS)
+@pytest.mark.parametrize("peer", PEERS)
 def test_a_variant_that_was_understood_differs_as_it_did(
-    shards: int, subtests: pytest.Subtests
+    peer: Peer, shards: int, subtests: pytest.Subtests
 ) -> None:
-    for case in explained_cases(VOLCANO):
+    for case in explained_cases(peer):
         with subtests.test(case.scenario["id"]):
             ours = decided(case.scenario, shards)
             equal = among(case.scenario, ours, case.outcomes, service=bool(shards))
             kind = None
             if not equal:
-                kind = VOLCANO.kind_of(case.scenario, ours, case.outcomes, bool(shards))
+                kind = peer.kind_of(case.scenario, ours, case.outcomes, bool(shards))
             assert equal or kind is not None, (ours, case.outcomes)
             assert shards or (kind.name if kind else "") == case.kind
 
