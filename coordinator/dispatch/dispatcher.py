@@ -60,6 +60,8 @@ class ShardState:
     """The epoch of its live worker; None while it has none."""
     pid: int | None = None
     """Process id of the live worker, on its machine."""
+    held: bool = False
+    """True while no call goes to its worker, which is about to get another policy."""
     refused: str = ""
     """Why the worker that started last is not used, though it lives: it is of another version."""
     fenced: bool = True
@@ -193,6 +195,7 @@ class Dispatcher:
         for state in self.shards.values():
             while (
                 state.epoch is not None
+                and not state.held
                 and state.waiting
                 and len(state.calls) < self.calls_in_flight
                 and (room := state.concurrency.limit - state.open_turns) > 0
@@ -225,7 +228,7 @@ class Dispatcher:
         return [
             self._sent(state, state.epoch, [])
             for state in states
-            if state.epoch is not None and not state.calls
+            if state.epoch is not None and not state.held and not state.calls
         ]
 
     def _call_of(self, state: ShardState, epoch: Epoch, *, most: int) -> SendTurns:

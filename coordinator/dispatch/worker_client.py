@@ -71,7 +71,13 @@ class OtherVersion(WorkerLost):
 
 
 def worker_config(
-    settings: Settings, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+    settings: Settings,
+    policy: dict[str, Any] | None,
+    *,
+    shard: int,
+    epoch: Epoch,
+    run_id: str,
+    keeps_view: bool = False,
 ) -> WorkerConfig:
     """The start configuration of a worker; ``policy`` is the parsed policy file, None for the
     default."""
@@ -85,6 +91,7 @@ def worker_config(
         access=settings.access(),
         nomination_seconds=settings.nomination_seconds,
         lease_seconds=settings.shard_lease_seconds,
+        keeps_view=keeps_view,
     )
 
 

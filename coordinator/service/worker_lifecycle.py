@@ -17,7 +17,7 @@ import structlog
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
-from coordinator.dispatch.dispatcher import SendTurns
+from coordinator.dispatch.dispatcher import SendTurns, ShardState
 from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from coordinator.service.metrics.probes import Probes
 from shard_worker.framework.session import Session
@@ -82,10 +82,17 @@ class WatchesPolicy(Protocol):
 
 
 class Configure(Protocol):
-    """Makes the start configuration of a worker; ``policy``: the policy file's content."""
+    """Makes the start configuration of a worker; ``policy``: the policy file's content,
+    ``keeps_view``: see :class:`WorkerConfig`."""
 
     def __call__(
-        self, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+        self,
+        policy: dict[str, Any] | None,
+        *,
+        shard: int,
+        epoch: Epoch,
+        run_id: str,
+        keeps_view: bool,
     ) -> WorkerConfig: ...
 
 
@@ -126,6 +133,8 @@ class Workers:
         self._policy = policies.content, policies.generation
         """The policy that workers are started with: the last one stored in the ledger, so that its
         history shows by which policy each shard placed and evicted."""
+        self._returned = asyncio.Event()
+        """Set when a call is over."""
         self._generations: dict[int, int] = {}
         """Shard -> generation of the policy that its worker runs."""
 
@@ -148,6 +157,12 @@ class Workers:
 
     async def call(self, send: SendTurns) -> None:
         """Send turns to their worker and take its answer. Without turns it is a heartbeat."""
+        try:
+            await self._call(send)
+        finally:
+            self._returned.set()
+
+    async def _call(self, send: SendTurns) -> None:
         shard = send.shard
         state = self._core.dispatcher.shards[shard]
         if state.epoch != send.epoch:
@@ -202,7 +217,8 @@ class Workers:
         await self._replace(shard, alive=alive)
 
     async def _replace(self, shard: int, *, planned: bool = False, alive: bool = False) -> None:
-        """Give up the shard's worker, whose further work does not count, and start another."""
+        """Give up the shard's worker, whose further work does not count, and start another.
+        ``planned``: it has no call open, and may go on with what it knows of the cluster."""
         lost = self._clock()
         # Before the claim, which waits for the ledger: nothing more goes out to this worker
         # meanwhile, and a second failure of it does not begin this again.
@@ -217,7 +233,7 @@ class Workers:
         # After the books: what needs Ray may take seconds, and the turns can be placed by other
         # shards meanwhile.
         await self._shards.give_up(shard, alive=alive)
-        await self.start(shard)
+        await self.start(shard, keeps_view=planned)
         self._probes.handovers.observe(self._clock() - lost)
 
     async def claim(self, shard: int) -> Epoch:
@@ -236,8 +252,9 @@ class Workers:
         for shard in shards:
             group.create_task(self.start(shard))
 
-    async def start(self, shard: int) -> None:
-        """Retry until one is up."""
+    async def start(self, shard: int, *, keeps_view: bool = False) -> None:
+        """Retry until one is up. ``keeps_view``: at the first try one that was given up alive may
+        keep its view."""
         assert self._bless is not None
         while True:
             # A new one for each attempt: a worker that was only late to start must not commit
@@ -246,7 +263,10 @@ class Workers:
             policy, generation = self._policy
             # The worker may have been lost to a restart of the server that nobody else noticed.
             run_id = await insist(self._bless, call_name="bless")
-            config = self._configure(policy, shard=shard, epoch=epoch, run_id=run_id)
+            config = self._configure(
+                policy, shard=shard, epoch=epoch, run_id=run_id, keeps_view=keeps_view
+            )
+            keeps_view = False
             try:
                 pid = await self._shards.start(config)
             except OtherVersion as error:
@@ -317,17 +337,31 @@ class Workers:
             order.adopt(session)
             self._kick()
             self._policy = self._policies.content, self._policies.generation
-            await self._replace_those_behind()
+            await self._renew_those_behind()
             if session.eligibility.served != served:
                 session.eligibility.served = served
                 order.adopt(session)
             order.look_again()
             self._kick()
 
-    async def _replace_those_behind(self) -> None:
-        """Replace the workers of an older policy, one at a time, so that the others go on
-        placing."""
+    async def _renew_those_behind(self) -> None:
+        """Give the new policy to the workers of an older one, one at a time, so that the others go
+        on placing."""
         for state in list(self._core.dispatcher.shards.values()):
             if state.epoch is not None and self._generations[state.shard] != self._policy[1]:
-                log.info("Replacing a shard worker, for the new policy", shard=state.shard)
-                await self._replace(state.shard, planned=True)
+                await self._renew(state)
+
+    async def _renew(self, state: ShardState) -> None:
+        """Let a worker answer the calls that it has, and begin again under the policy in force: in
+        its process, on its view, and under an epoch of its own, by which the checker knows the
+        policy of each commit."""
+        epoch, state.held = state.epoch, True
+        try:
+            while state.calls and state.epoch == epoch:
+                self._returned.clear()
+                await self._returned.wait()  # a call has a deadline of its own
+            if state.epoch == epoch:  # else it was lost, and its successor begins with this policy
+                log.info("A shard worker gets the new policy", shard=state.shard)
+                await self._replace(state.shard, planned=True, alive=True)
+        finally:
+            state.held = False

@@ -75,23 +75,30 @@ class SimulatedWorker:
     ) -> None:
         """``committed``: there may be something to bind."""
         self.process = process
+        self._seeded = seeded
         self._ledger = ledger
-        self._epoch = str(config.epoch)
-        counter = config.epoch.counter
-        self._loop = virtual_loop(process, seed=seeded.seed * 1009 + counter)
-        make: MakesWorker = partial(CheckedWorker, ask=seeded.ask)
-        if seeded.evicting:
-            draw = Random(f"{seeded.seed}/{config.shard}/{counter}")
-            make = partial(EvictingWorker, truth=self._truth, draw=draw, ask=seeded.ask)
+        self._committed = committed
+        self._loop = virtual_loop(process, seed=seeded.seed * 1009 + config.epoch.counter)
+        self.server = self._make_server(config, policy)
+        self._serving = asyncio.Lock()
+
+    def _make_server(
+        self, config: WorkerConfig, policy: Policy, before: ShardServer | None = None
+    ) -> ShardServer:
+        self.epoch = str(config.epoch)
+        make: MakesWorker = partial(CheckedWorker, ask=self._seeded.ask)
+        if self._seeded.evicting:
+            draw = Random(f"{self._seeded.seed}/{config.shard}/{config.epoch.counter}")
+            make = partial(EvictingWorker, truth=self._truth, draw=draw, ask=self._seeded.ask)
         now = self._loop.time
-        self.server = ShardServer(
+        return ShardServer(
             config,
-            SeededWorkerLedger(process, ledger, committed),
+            SeededWorkerLedger(self.process, self._ledger, self._committed),
             policy=policy,
             worker=make,
             clocks=Clocks(wall=now, steady=now, precise=now),
+            before=before,
         )
-        self._serving = asyncio.Lock()
 
     def _truth(self) -> Truth:
         snapshot = at_once(self._ledger.snapshot())
@@ -112,6 +119,18 @@ class SimulatedWorker:
     def load(self, up: Event, failed: Callable[[str], None]) -> None:
         self._run(lambda: self._load(up, failed))
 
+    def begin_again(
+        self, config: WorkerConfig, policy: Policy, up: Event, failed: Callable[[str], None]
+    ) -> None:
+        """Serve under another policy and epoch from now on, on the same view."""
+
+        async def begin() -> None:
+            async with self._serving:
+                self.server = self._make_server(config, policy, before=self.server)
+                await self._load(up, failed)
+
+        self._run(begin)
+
     async def _load(self, up: Event, failed: Callable[[str], None]) -> None:
         try:
             await self.server.load()
@@ -122,16 +141,19 @@ class SimulatedWorker:
 
     def call(
         self,
+        epoch: str,
         number: int,
         turns: list[Turn],
         answered: Callable[[PlaceReply], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Serve a call; a copy of one has no answer. ``failed``: it has to be replaced."""
-        self._run(lambda: self._call(number, turns, answered, failed))
+        """Serve a call under an epoch; a copy of one has no answer. ``failed``: it has to be
+        replaced."""
+        self._run(lambda: self._call(epoch, number, turns, answered, failed))
 
     async def _call(
         self,
+        epoch: str,
         number: int,
         turns: list[Turn],
         answered: Callable[[PlaceReply], None],
@@ -140,7 +162,7 @@ class SimulatedWorker:
         """Serve one call after the other, as they come."""
         async with self._serving:
             try:
-                self.server.expect(self._epoch, number)
+                self.server.expect(epoch, number)
                 answered(await self.server.answer(turns))
             except ServedBefore:
                 pass

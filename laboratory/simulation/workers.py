@@ -67,7 +67,13 @@ class SimulatedShards:
         """There is nothing to reuse: here every worker is a new process."""
 
     def configure(
-        self, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+        self,
+        policy: dict[str, Any] | None,
+        *,
+        shard: int,
+        epoch: Epoch,
+        run_id: str,
+        keeps_view: bool,
     ) -> WorkerConfig:
         """The start configuration. A policy has no text here: see :attr:`PolicyLook.content`."""
         return WorkerConfig(
@@ -80,6 +86,7 @@ class SimulatedShards:
             access=Access(""),
             nomination_seconds=NOMINATION_SECONDS,
             lease_seconds=self._lease,
+            keeps_view=keeps_view,
         )
 
     # --- life and death -----------------------------------------------------------------------
@@ -93,6 +100,10 @@ class SimulatedShards:
                 self._timeline.struck["worker of another version"] += 1
                 refused = OtherVersion(f"shard {shard}: of another version")
                 process.hear(mean, lambda: reply.fail(refused), "worker refused")
+                return
+            if config.keeps_view and (left := self.workers[shard]).process.alive:
+                self._timeline.struck["worker under another policy"] += 1
+                left.begin_again(config, self._policy(), lambda: up(left), failed)
                 return
             self._newest[shard] = worker = SimulatedWorker(
                 self._config,
@@ -156,6 +167,7 @@ class SimulatedShards:
         """Send turns to the current worker; without turns it is a heartbeat."""
         worker, process, network = self.workers[shard], self._process, self._timeline.network
         reply: Reply[PlaceReply] = Reply()
+        epoch = worker.epoch
 
         def answered(answer: PlaceReply) -> None:
             process.hear(network.call, lambda: reply.give(answer), "call answered")
@@ -165,7 +177,7 @@ class SimulatedShards:
             process.hear(network.call, lambda: reply.fail(error), "call failed")
 
         def arrive() -> None:
-            worker.call(call, turns, answered, failed)
+            worker.call(epoch, call, turns, answered, failed)
 
         late = WorkerLost(f"shard {shard}: no answer within {DEADLINE_SECONDS} s")
         process.after(DEADLINE_SECONDS, lambda: reply.fail(late))

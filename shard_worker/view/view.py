@@ -92,7 +92,7 @@ class View:
         """``residents``: whether to follow every task of the cluster, for rules that look at what
         runs on a node. ``pool``: nodes outside of it do not exist; None: all do."""
         self.shard = shard
-        self._pool = pool
+        self.pool = pool
         self.residents = ResidentTable() if residents else None
         self.columns = Columns()
         self.things = NodeThings()
@@ -327,7 +327,7 @@ class View:
     def _set_nodes(self, nodes: dict[int, tuple[Node | None, int]]) -> None:
         self._grow(max(nodes, default=-1) + 1)
         for row, (node, spec) in nodes.items():
-            in_pool = node is not None and (self._pool is None or self._pool.has(node.labels))
+            in_pool = node is not None and (self.pool is None or self.pool.has(node.labels))
             self.nodes[row] = node if in_pool else None
             self.spec[row] = spec if in_pool else UNKNOWN
             self._cordoned[row] = node is not None and node.unschedulable

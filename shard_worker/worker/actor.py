@@ -33,12 +33,14 @@ class ShardActor:
         """None before the first ``begin``, and once the shard was released."""
 
     def begin(self, config: bytes) -> bytes:
-        """Load the view and take over the shard under the given epoch; returns our process id."""
+        """Load the view, or go on with the one there is, and take over the shard under the given
+        epoch; returns our process id."""
         settings = CONFIG.decode(config)
         configure_tracing("worker")
+        before = self._server if settings.keeps_view else None
         self.end()
         self._ledger = ledger = RedisLedger(settings.access)
-        self._server = ShardServer(settings, ledger)
+        self._server = ShardServer(settings, ledger, before=before)
         self._runner.run(self._server.load())
         # What the view holds now lives as long as the process; a full collection over it would only
         # cost time.

@@ -108,8 +108,10 @@ class ShardServer:
         policy: Policy | None = None,
         worker: MakesWorker = Worker,
         clocks: Clocks | None = None,
+        before: ShardServer | None = None,
     ) -> None:
-        """``policy`` replaces that of the configuration."""
+        """``policy`` replaces that of the configuration. ``before``: the server that this one
+        takes the place of, whose view it goes on with where that serves the policy too."""
         if policy is None:
             policy = DEFAULT_POLICY if config.policy is None else parse_policy(config.policy)
         self._clocks = clocks = clocks or Clocks()
@@ -117,8 +119,14 @@ class ShardServer:
         self._ledger = ledger
         self._times = RuleTimes(clocks.precise)
         session = open_session(policy, times=self._times)
-        pool = session.eligibility.pool
-        self.view = View(shard=config.shard, residents=session.reads_residents, pool=pool)
+        self.view: View
+        self._loaded = before is not None and before.serves(config, session)
+        if before is not None and self._loaded:
+            self.view, self._log_id = before.view, before.log_id
+        else:
+            pool = session.eligibility.pool
+            self.view = View(shard=config.shard, residents=session.reads_residents, pool=pool)
+            self._log_id = "0"
         self.worker = worker(
             session=session,
             view=self.view,
@@ -135,7 +143,6 @@ class ShardServer:
             clock=clocks.steady,
         )
         self._served = ServedCalls()
-        self._log_id = "0"
         self._audited = 0
         """Rows before this one were compared in this round."""
         self.drifted = 0
@@ -160,10 +167,24 @@ class ShardServer:
         return figures
 
     async def load(self) -> None:
-        """Read the ledger's state once; from then on the view follows the log."""
+        """Read the ledger's state once, unless the view has it; it follows the log from then
+        on."""
         await self._lease.keep()
-        self._log_id = await self.view.begin(self._ledger)
+        if not self._loaded:
+            self._log_id = await self.view.begin(self._ledger)
         self.worker.begin(self._config.epoch, self._config.run_id)
+
+    def serves(self, config: WorkerConfig, session: Session) -> bool:
+        """Whether the view is one for another server with this configuration and session, too: it
+        has what the rules read, nothing on it is undecided, and the ledger's server is the same,
+        so that the log goes on where it was read to."""
+        rules = session.reads_residents, session.eligibility.pool
+        return (
+            config.run_id == self._config.run_id
+            and config.shard == self._config.shard
+            and rules == (self.view.residents is not None, self.view.pool)
+            and not self.worker.open_turns
+        )
 
     def expect(self, epoch: str, number: int) -> None:
         """Raises CallRefused if a call was meant for another epoch of the shard, ServedBefore if it

@@ -24,6 +24,9 @@ class WorkerConfig(Packed, frozen=True):
     nomination_seconds: Finite
     lease_seconds: Finite = 0.0
     """How long it may commit without renewing its lease; 0 = no expiry."""
+    keeps_view: bool = False
+    """Whether a worker that served the shard until now, and has answered all calls, may keep its
+    view: only the policy and the epoch are others."""
 
 
 class PlaceReply(Packed, frozen=True):

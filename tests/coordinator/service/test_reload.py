@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from structlog.typing import EventDict
 from coordinator.service import service
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.worker_lifecycle import WorkerTimes
+from shard_worker.view.view import View
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
 from shared.settings.settings import SettingsError, load_settings
@@ -234,6 +236,39 @@ async def test_waiting_jobs_go_by_the_new_policy_and_then_by_the_next(
         await submit(parts, pod("q"))
         status = await parts.until(lambda status: status["outcomes"]["infeasible"] > tried)
         assert status["tasks"]["pending"] == 1
+        parts.service.core.validate()
+
+
+async def test_a_worker_goes_on_with_what_it_knows_unless_rules_read_more(
+    embedded_server: EmbeddedServer,
+    short_dir: Path,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "WorkerTimes", partial(WorkerTimes, policy=0.05))
+    flush(embedded_server)
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await submit(parts, node("n"), pod("p"))
+        await parts.until(bound(1))
+
+        async def views(text: str, generation: int) -> list[View]:
+            change(file, text)
+            given = {0: generation, 1: generation}
+            await parts.until(lambda _: parts.service.workers._generations == given)
+            await parts.until(lambda status: all(shard["epoch"] for shard in status["shards"]))
+            return present()
+
+        def present() -> list[View]:
+            return [parts.shards._servers[shard][0].view for shard in (0, 1)]
+
+        first = present()
+        assert all(map(is_, await views(LAX, 1), first))
+        with_residents = await views(LAX.replace("allocate", '"allocate, preempt"'), 2)
+        assert not any(map(is_, with_residents, first))
+        assert all(view.residents is not None for view in with_residents)
+        await submit(parts, pod("q"))
+        status = await parts.until(bound(2))
+        assert status["workers_lost"] == 0
         parts.service.core.validate()
 
 

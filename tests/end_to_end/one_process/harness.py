@@ -58,6 +58,8 @@ class DirectShards:
         self._open: set[RedisLedger] = set()
         """Connections to be closed: the end of a service may cancel whoever was about to."""
         self._servers: dict[int, tuple[ShardServer, RedisLedger, asyncio.Lock]] = {}
+        self._left: dict[int, ShardServer] = {}
+        """The last server of each shard that was given up alive."""
         self.deaf: set[int] = set()
         """Shards whose worker is 'dead': calls to it fail until it is started anew."""
         self.mute = False
@@ -75,7 +77,8 @@ class DirectShards:
     async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)
         self._open.add(ledger)
-        server = ShardServer(config, ledger)
+        before = self._left.pop(config.shard, None) if config.keeps_view else None
+        server = ShardServer(config, ledger, before=before)
         try:
             await server.load()
         except LedgerError as error:
@@ -122,7 +125,9 @@ class DirectShards:
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
         if shard in self._servers:
-            _, ledger, lock = self._servers.pop(shard)
+            server, ledger, lock = self._servers.pop(shard)
+            if alive:
+                self._left[shard] = server
             async with lock:  # else the call under way would open a connection that nobody closes
                 await self._disconnect(ledger)
 
