@@ -36,6 +36,8 @@ class Figures:
     """jid -> (namespace/name, acknowledged at)"""
     bound: dict[Task, float] = field(default_factory=dict)
     """When the ledger recorded that the cluster accepted the task."""
+    rows: dict[Task, int] = field(default_factory=dict)
+    """The node that it accepted the task on first."""
     promised: dict[Task, float] = field(default_factory=dict)
     """When a statement first gave the task the promise of a place."""
     occupied: list[float] = field(default_factory=list)
@@ -66,10 +68,11 @@ class Figures:
 
     def _status(self, event: Event) -> None:
         now = event["t"]
-        for state, jid, tasks, _ in event["items"]:
+        for state, jid, tasks, rows in event["items"]:
             if state in BOUND_STATES:
-                for tix in tasks:
+                for tix, row in zip(tasks, rows, strict=True):
                     self.bound.setdefault((jid, tix), now)
+                    self.rows.setdefault((jid, tix), row)
 
     def _commit(self, event: Event) -> None:
         for statement in event["statements"]:
@@ -81,8 +84,9 @@ class Figures:
         ``prefix``."""
         jobs = {jid: job for jid, job in self.jobs.items() if job[0].startswith(prefix)}
         bound = {task: t for task, t in self.bound.items() if task[0] in jobs}
+        rows = {task: row for task, row in self.rows.items() if task[0] in jobs}
         promised = {task: t for task, t in self.promised.items() if task[0] in jobs}
-        return Figures(jobs=jobs, bound=bound, promised=promised)
+        return Figures(jobs=jobs, bound=bound, rows=rows, promised=promised)
 
     def submitted_at(self, sent: Mapping[str, float]) -> dict[int, float]:
         """jid -> when its client sent it, else when it was acknowledged."""

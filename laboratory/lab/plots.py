@@ -22,13 +22,26 @@ class PlotLine:
     values: Sequence[float]
 
 
-def line_plot(title: str, lines: Sequence[PlotLine], *, percent: bool) -> str:
-    """An SVG with axes; the legend is :func:`legend`."""
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What goes from left to right."""
+
+    name: str
+    marks: Sequence[tuple[float, str]]
+    """(place among the values of the lines, text)"""
+
+
+def line_plot(
+    title: str, lines: Sequence[PlotLine], *, percent: bool, across: Axis | None = None
+) -> str:
+    """An SVG with axes; the legend is :func:`legend`. ``across`` None: times since the first
+    submission."""
     latest = max(max(line.times, default=0.0) for line in lines) or 1.0
     highest = 1.0 if percent else max(max(line.values, default=0.0) for line in lines) or 1.0
     parts = [
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(title)}">',
-        *_grid(latest, highest, percent=percent),
+        *_grid(highest, percent=percent),
+        *_below(latest, across or _time_axis(latest)),
     ]
     for number, line in enumerate(lines):
         points = " ".join(
@@ -48,25 +61,34 @@ def legend(names: Sequence[str]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _grid(latest: float, highest: float, *, percent: bool) -> list[str]:
-    parts = []
+def _time_axis(latest: float) -> Axis:
     unit, name = (86400.0, "days") if latest > 2 * 86400 else (3600.0, "hours")
+    marks = [(tick * unit, f"{tick:,.10g}") for tick in ticks(latest / unit)]
+    return Axis(f"{name} after the first submission", marks)
+
+
+def _grid(highest: float, *, percent: bool) -> list[str]:
+    parts = []
     for tick in ticks(highest):
         y, text = _y(tick / highest), f"{tick:.0%}" if percent else f"{tick:,.10g}"
         parts.append(
             f'<path class="grid" d="M{LEFT:g} {y:.1f}H{WIDTH - RIGHT:g}"/>'
             f'<text x="{LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
         )
-    for tick in ticks(latest / unit):
-        x = _x(tick * unit / latest)
-        parts.append(
-            f'<text x="{x:.1f}" y="{HEIGHT - 24:g}" text-anchor="middle">{tick:,.10g}</text>'
-        )
-    parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{HEIGHT - 5:g}" text-anchor="middle">'
-        f"{name} after the first submission</text>"
-    )
     return parts
+
+
+def _below(latest: float, axis: Axis) -> list[str]:
+    parts = [
+        f'<text x="{_x(at / latest):.1f}" y="{HEIGHT - 24:g}" text-anchor="middle">'
+        f"{escape(text)}</text>"
+        for at, text in axis.marks
+    ]
+    return [
+        *parts,
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{HEIGHT - 5:g}" text-anchor="middle">'
+        f"{escape(axis.name)}</text>",
+    ]
 
 
 def ticks(highest: float) -> list[float]:

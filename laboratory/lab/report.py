@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -40,16 +40,11 @@ FIGURES = (
 
 def report(body: Body) -> str:
     """The page, as HTML."""
-    style = files("laboratory.lab").joinpath("report.css").read_text()
     week, title = body["week"], f"{body['week']['file']} under {len(body['compared'])} variants"
     again = f"quadrant lab {shlex.quote(week['file'])} --again summary.json"
     parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>",
-        f"<h1>{escape(title)}</h1>",
         _configuration(body),
-        f"<pre>{escape(again)}</pre>{_copy(again)}",
+        f"<pre>{escape(again)}</pre>{copy_button(again)}",
         _search(body),
         _overview(body, again),
         *(
@@ -62,9 +57,21 @@ def report(body: Body) -> str:
         _definitions(),
         "<h2>What this run cannot know</h2><ul>",
         *(f"<li>{escape(line)}</li>" for line in UNKNOWN),
-        f"</ul></main><script>{COPY}</script></body></html>\n",
+        "</ul>",
     ]
-    return "".join(parts)
+    return page(title, parts)
+
+
+def page(title: str, parts: Iterable[str]) -> str:
+    """An HTML page without network; ``parts``: of its body below the title."""
+    style = files("laboratory.lab").joinpath("report.css").read_text()
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
+        f"<h1>{escape(title)}</h1>"
+    )
+    return "".join([head, *parts, f"</main><script>{COPY}</script></body></html>\n"])
 
 
 def _configuration(body: Body) -> str:
@@ -87,7 +94,7 @@ def _search(body: Body) -> str:
         return ""
     rows = [
         [
-            _th("as it is" if one["value"] is None else f"{one['value']:g}"),
+            heading_cell("as it is" if one["value"] is None else f"{one['value']:g}"),
             f"<td>{figure(search['measure'], one['mean'])}</td>",
         ]
         for one in search["tried"]
@@ -97,7 +104,7 @@ def _search(body: Body) -> str:
         f"<h2>{caption}</h2><p>{argument} = {search['chosen']:g} had the best "
         f"{escape(search['measure'])} on the first {search['jobs']:,} jobs. All other values of "
         "this page are those of the other jobs, which had no part in the choice.</p>"
-        f"{_table(caption, [search['argument'], search['measure']], rows)}"
+        f"{table(caption, [search['argument'], search['measure']], rows)}"
     )
 
 
@@ -109,7 +116,7 @@ def _names(body: Body) -> list[str]:
     return [_name(compared["variant"]) for compared in body["compared"]]
 
 
-def _copy(command: str) -> str:
+def copy_button(command: str) -> str:
     label = f"Copy as command: {command}"
     return (
         f'<button type="button" data-command="{escape(command)}" aria-label="{escape(label)}">'
@@ -117,7 +124,7 @@ def _copy(command: str) -> str:
     )
 
 
-def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """``rows`` are cells with their tags; the first of each is its heading."""
     cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
@@ -127,7 +134,7 @@ def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     )
 
 
-def _th(text: str) -> str:
+def heading_cell(text: str) -> str:
     """A row's heading, which breaks after dots and underscores, and before a group."""
     broken = re.sub(r"([._]|(?=\{))", r"\1<wbr>", escape(text))
     return f'<th scope="row">{broken}</th>'
@@ -136,12 +143,12 @@ def _th(text: str) -> str:
 def _overview(body: Body, again: str) -> str:
     rows = [_measure_row(body, name) for name in KEY_VALUES]
     command = f"{again} -o json | jq '.compared[] | {{variant, measures}}'"
-    table = _table("Measures", ["measure", *_names(body)], rows)
-    return f"<h2>Measures</h2>{table}{_copy(command)}"
+    measures = table("Measures", ["measure", *_names(body)], rows)
+    return f"<h2>Measures</h2>{measures}{copy_button(command)}"
 
 
 def _measure_row(body: Body, name: str) -> list[str]:
-    row = [_th(name)]
+    row = [heading_cell(name)]
     for number, compared in enumerate(body["compared"]):
         value, difference = compared["measures"].get(name), compared["difference"].get(name)
         if value is None:
@@ -168,7 +175,7 @@ def _series(body: Body, name: str, heading: str, again: str, *, percent: bool) -
             + "</td>"
             for line in series
         ]
-        rows.append([_th(str(at + 1)), *cells])
+        rows.append([heading_cell(str(at + 1)), *cells])
     head = ["part", *(text for variant in names for text in ("until about", variant))]
     command = f"{again} -o json | jq -c '.series[] | [.time, .{name}]'"
     seed = body["settings"]["seeds"][0]
@@ -176,16 +183,16 @@ def _series(body: Body, name: str, heading: str, again: str, *, percent: bool) -
         f"<h2>{heading}</h2><figure>{line_plot(heading, lines, percent=percent)}<figcaption>"
         f"{legend(names)}Means over {len(rows)} equal parts of the time, seed {seed}."
         f"</figcaption></figure><details><summary>The same as a table</summary>"
-        f"{_table(heading, head, rows)}</details>{_copy(command)}"
+        f"{table(heading, head, rows)}</details>{copy_button(command)}"
     )
 
 
 def _groups(body: Body, again: str) -> str:
     names = dict.fromkeys(name for c in body["compared"] for name in c["measures"] if "{" in name)
     rows = [_measure_row(body, name) for name in names]
-    table = _table("Waits by queue and by size", ["measure", *_names(body)], rows)
+    waits = table("Waits by queue and by size", ["measure", *_names(body)], rows)
     command = f"{again} -o json | jq '.compared[].measures'"
-    return f"<h2>Waits by queue and by size</h2>{table}{_copy(command)}"
+    return f"<h2>Waits by queue and by size</h2>{waits}{copy_button(command)}"
 
 
 def _forecasts(body: Body, again: str) -> str:
@@ -196,13 +203,13 @@ def _forecasts(body: Body, again: str) -> str:
     parts = ["<h2>Estimates of the wait against what happened</h2>"]
     for variant in body["forecast"]:
         rows = [
-            [_th(group["group"]), *(f"<td>{text}</td>" for text in forecast_cells(group))]
+            [heading_cell(group["group"]), *(f"<td>{text}</td>" for text in forecast_cells(group))]
             for group in variant["groups"]
         ]
         name = _name(variant)
-        table = _table(f"Estimates under {name}", ["jobs", *FORECAST_HEAD], rows)
-        parts.append(f"<h3>{escape(name)}</h3>{table}")
-    return "".join([*parts, _list(DEFINITIONS), _copy(command)])
+        estimates = table(f"Estimates under {name}", ["jobs", *FORECAST_HEAD], rows)
+        parts.append(f"<h3>{escape(name)}</h3>{estimates}")
+    return "".join([*parts, _list(DEFINITIONS), copy_button(command)])
 
 
 def _worse(body: Body, again: str) -> str:
@@ -216,9 +223,9 @@ def _worse(body: Body, again: str) -> str:
             f"than under the baseline, and {compared['better']:,} earlier.</p>"
         )
         if compared["worst"]:
-            parts.append(_table(f"Worst jobs under {name}", _WORST, _worst_rows(compared)))
+            parts.append(table(f"Worst jobs under {name}", _WORST, _worst_rows(compared)))
     command = f"{again} -o json | jq '.compared[] | {{variant, worst}}'"
-    return "".join([*parts, _copy(command)])
+    return "".join([*parts, copy_button(command)])
 
 
 _WORST = (
@@ -230,7 +237,7 @@ _WORST = (
 def _worst_rows(compared: Body) -> list[list[str]]:
     return [
         [
-            _th(job["job"]),
+            heading_cell(job["job"]),
             f"<td>{escape(job['queue'])}</td><td>{escape(job['user'])}</td>",
             f"<td>{job['size']:g}</td>",
             *(

@@ -23,7 +23,8 @@ COMMAND_SECONDS = 300.0
 
 LONG: Mapping[str, str] = {
     "demo": "demo --jobs 20 --nodes 10 --shards 2 --backlog",
-    "bench": "bench basic --nodes 20 --pods 40 --shards 2",
+    "bench": "bench basic --nodes 20 --pods 40 --shards 2; bench scale --nodes 20 --pods 40 "
+    "--shards 1",
     "chaos run": "chaos run --duration 5 --shards 2 --seed 1",
     "chaos measure": "chaos measure --tasks 100 --times 1",
     "chaos model": "chaos model",
@@ -79,6 +80,7 @@ BY_NAME = frozenset(
             "dropped",
             "columns",
             "held",
+            "loads",
             "requested",
             "settings",
             "short",

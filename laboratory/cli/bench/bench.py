@@ -26,12 +26,21 @@ def bench(*, options: BenchOptions) -> None:
     their pods bound: by Quadrant, then by each scheduler of --against, on a fresh server each. The
     time is from the first bind to the last. Nodes are objects alone; with --kubelets pods are
     created meanwhile, and started by hollow kubelets in this process, on the same cores.
+
+    scale is basic with each number of shards in each mode, and tells what each process costs a
+    task, conflicts, which process would be the limit if each had a core, and the rate then.
+
+      quadrant bench scale --shards 1,2,4,8,16 --mode none,soft,hard -o html > scale.html
     """
     check_policy_early(policy=None if options.policy is None else options.policy.absolute())
     if options.size is BenchSize.KUBERNETES:
         from laboratory.cli.bench.bench_kubernetes import run_on_kubernetes
 
         code = run_on_kubernetes(options)
+    elif options.size is BenchSize.SCALE:
+        from laboratory.cli.bench.bench_scale import run_scale
+
+        code = run_scale(options)
     else:
         from laboratory.cli.bench.bench_run import run_bench
 

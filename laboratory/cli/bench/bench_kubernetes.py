@@ -19,12 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.cli.options.failure import CommandError
-from coordinator.cli.options.options import Output
 from coordinator.cli.output.progress import RunProgress
 from coordinator.supervisor import cpu_time
 from coordinator.supervisor.supervisor import Supervisor
 from laboratory.chaos.stage import beside
-from laboratory.cli.bench.bench_options import BenchOptions
+from laboratory.cli.bench.bench_options import BenchOptions, BenchOutput
 from laboratory.cli.control_plane import own_control_plane
 from laboratory.cli.stack import run_to_exit_code
 from laboratory.local_kubernetes.bind_watch import BindWatch, watching_binds
@@ -96,6 +95,8 @@ def run_on_kubernetes(options: BenchOptions) -> int:
     """Returns the exit code. Raises CommandError."""
     if options.servers is None:
         raise CommandError("kubernetes: give the folder of etcd and kube-apiserver by --servers")
+    if options.output is BenchOutput.HTML:
+        raise CommandError("-o html: it is for scale; use table or json")
     if options.running and options.kubelets:
         raise CommandError("--running: leave it out, or --kubelets")
     programs = options.against or []
@@ -307,7 +308,7 @@ def _spent(roots: Roots) -> Spent:
 
 
 def _tell(options: BenchOptions, rows: list[dict[str, Any]]) -> None:
-    if options.output is Output.JSON:
+    if options.output is BenchOutput.JSON:
         result = {
             "bench": "kubernetes",
             "nodes": options.other_nodes or NODES,

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from coordinator.cli.options.options import (
-    ModeChoice,
-    ModeOption,
-    Output,
-    OutputOption,
-    Seed,
-    Shards,
-)
-from laboratory.cli.sizes import MOST_NODES, MOST_PODS
+from coordinator.cli.options.failure import EXIT_USAGE, CommandError
+from coordinator.cli.options.options import ModeChoice, Seed
+from laboratory.cli.sizes import MOST_NODES, MOST_PODS, MOST_SHARDS, numbers_of
+
+T = TypeVar("T")
 
 
 class BenchSize(StrEnum):
@@ -34,6 +31,18 @@ class BenchSize(StrEnum):
     NATIVE = "native"
     IDLE = "idle"
     KUBERNETES = "kubernetes"
+    SCALE = "scale"
+
+
+class BenchOutput(StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    HTML = "html"
+
+
+NUMBERS_OF_SCALE = "1,2,4,8,16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class BenchOptions:
             "ten whole nodes; topology: 10,000 nodes in racks, and 200 gangs of 64; native: 5,000 "
             "nodes in 50 racks, 750 of Kubernetes' own PodGroups of 4 pods and three of 1,000, "
             "each in one rack; idle: 140,000 running pods; kubernetes: 5,000 nodes and 10,000 pods "
-            "on a real API server",
+            "on a real API server; scale: basic with each number of --shards in each --mode",
         ),
     ]
     other_nodes: Annotated[
@@ -59,8 +68,24 @@ class BenchOptions:
     other_pods: Annotated[
         int | None, typer.Option("--pods", min=1, max=MOST_PODS, help="Another number of pods")
     ] = None
-    shards: Shards = 4
-    mode: ModeOption = ModeChoice.SOFT
+    shards_given: Annotated[
+        str | None,
+        typer.Option(
+            "--shards",
+            metavar="N,...",
+            help="Parts of the cluster, each with a worker of its own; several numbers are for "
+            f"scale  [default: 4; of scale {NUMBERS_OF_SCALE}]",
+        ),
+    ] = None
+    modes_given: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="none|soft|hard,...",
+            help="Use of other shards' nodes: own nodes first (soft), own nodes only (hard), or "
+            "all alike (none); several are for scale",
+        ),
+    ] = "soft"
     seed: Seed = 0
     policy: Annotated[
         Path | None,
@@ -72,7 +97,15 @@ class BenchOptions:
         Path | None,
         typer.Option("--history", metavar="FILE", dir_okay=False, help="Keep the history here"),
     ] = None
-    output: OutputOption = Output.TABLE
+    output: Annotated[
+        BenchOutput,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A table for people, JSON on the last line of stdout, or of scale a page with "
+            "plots",
+        ),
+    ] = BenchOutput.TABLE
     servers: Annotated[
         Path | None,
         typer.Option(
@@ -109,3 +142,36 @@ class BenchOptions:
             "vc-controller-manager and Volcano's definitions beside it); may be repeated",
         ),
     ] = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All numbers of shards. Raises CommandError."""
+        return self._numbers(NUMBERS_OF_SCALE)
+
+    @property
+    def modes(self) -> list[ModeChoice]:
+        """All modes. Raises CommandError."""
+        names = [name.strip() for name in self.modes_given.split(",")]
+        if unknown := [name for name in names if name not in list(ModeChoice)]:
+            modes = ", ".join(ModeChoice)
+            raise CommandError(f"--mode: {unknown[0]!r} is none of {modes}", code=EXIT_USAGE)
+        return [ModeChoice(name) for name in names]
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of one run. Raises CommandError."""
+        return self._only("--shards", self._numbers("4"))
+
+    @property
+    def mode(self) -> ModeChoice:
+        """The mode of one run. Raises CommandError."""
+        return self._only("--mode", self.modes)
+
+    def _numbers(self, usual: str) -> tuple[int, ...]:
+        return numbers_of(self.shards_given or usual, "--shards", MOST_SHARDS)
+
+    def _only(self, option: str, given: Sequence[T]) -> T:
+        if len(given) > 1:
+            what = f"{self.size.value} runs once; several are for scale"
+            raise CommandError(f"{option}: {what}", code=EXIT_USAGE)
+        return given[0]

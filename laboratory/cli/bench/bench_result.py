@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import typer
@@ -33,13 +34,26 @@ Cpu = dict[str, float]
 """CPU seconds by role."""
 
 
+Counts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMeasurement:
+    """From the first submission of a load until its last task has its place."""
+
+    cpu: Cpu
+    statements: Counts = field(default_factory=dict)
+    """Statements by the ledger's answer."""
+    levels: Counts = field(default_factory=dict)
+    """Placed tasks by the gradient's level."""
+
+
 @dataclass(frozen=True, slots=True)
 class BenchMeasurement:
     shape: BenchShape
     size: Size
     dialect: Dialect
-    cpu: list[Cpu]
-    """CPU seconds of each load, from the first submission until the last task has its place."""
+    loads: list[LoadMeasurement]
     figures: Figures
     sent: dict[str, float]
     """When each object was sent."""
@@ -49,12 +63,12 @@ def bench_result(measured: BenchMeasurement, report: CheckReport) -> dict[str, A
     """The part of ``-o json`` that was measured, with ``faults``."""
     faults = [str(violation) for violation in report.violations[:1]]
     workloads, idle = {}, {}
-    for load, cpu in zip(measured.shape.loads, measured.cpu, strict=True):
+    for load, part in zip(measured.shape.loads, measured.loads, strict=True):
         if load.seconds:
-            idle = _idle(load, cpu)
+            idle = _idle(load, part.cpu)
             faults += _missing("before", len(measured.figures.bound), measured.shape, measured.size)
         else:
-            workloads[load.name], wrong = _workload(measured, load, cpu)
+            workloads[load.name], wrong = _workload(measured, load, part)
             faults += wrong
     return {
         "running_before": measured.shape.running(measured.size),
@@ -71,7 +85,9 @@ def _missing(name: str, bound: int, shape: BenchShape, size: Size) -> list[str]:
     return [] if bound == tasks else [f"{name}: {bound:,} of {tasks:,} tasks were bound"]
 
 
-def _workload(measured: BenchMeasurement, load: Load, cpu: Cpu) -> tuple[dict[str, Any], list[str]]:
+def _workload(
+    measured: BenchMeasurement, load: Load, counts: LoadMeasurement
+) -> tuple[dict[str, Any], list[str]]:
     figures, sent, size = measured.figures, measured.sent, measured.size
     part, tasks, displaced = figures.only(load.prefix), load.tasks(size), load.displaced(size)
     placed = part.bound | part.promised if load.until is TimedUntil.PLACE else part.bound
@@ -83,7 +99,7 @@ def _workload(measured: BenchMeasurement, load: Load, cpu: Cpu) -> tuple[dict[st
         faults.append(f"{load.name}: {len(placed):,} of {tasks:,} tasks got a place")
     if load.least and evicted != displaced:
         faults.append(f"{load.name}: {evicted:,} tasks were evicted, {displaced:,} are enough")
-    per_task = {role: round(1e6 * cpu.get(role, 0.0) / tasks, 1) for role in BUDGET}
+    per_task = {role: round(1e6 * counts.cpu.get(role, 0.0) / tasks, 1) for role in BUDGET}
     full = measured.shape.most is None or tasks == measured.shape.most(size)
     goals = load.goals or {}
     return {
@@ -96,6 +112,9 @@ def _workload(measured: BenchMeasurement, load: Load, cpu: Cpu) -> tuple[dict[st
         "evicted": evicted,
         "cpu_us_per_task": per_task,
         "over_budget": over_budget(per_task),
+        "statements": counts.statements,
+        "levels": counts.levels,
+        "nodes_in_use": len(set(part.rows.values())),
     }, faults
 
 

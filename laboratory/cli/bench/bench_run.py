@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,19 @@ import orjson
 import typer
 from rich.console import Console
 
-from coordinator.cli.options.failure import EXIT_ERROR, CommandError
-from coordinator.cli.options.options import Output
+from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
+from coordinator.cli.options.options import ModeChoice
 from coordinator.cli.output.progress import RunProgress
 from coordinator.supervisor import cpu_time
 from laboratory.checker.check import check
-from laboratory.cli.bench.bench_options import BenchOptions
-from laboratory.cli.bench.bench_result import BenchMeasurement, Cpu, bench_result, show_bench
+from laboratory.cli.bench.bench_options import BenchOptions, BenchOutput
+from laboratory.cli.bench.bench_result import (
+    BenchMeasurement,
+    Cpu,
+    LoadMeasurement,
+    bench_result,
+    show_bench,
+)
 from laboratory.cli.stack import (
     STALL_SECONDS,
     Sender,
@@ -54,27 +61,39 @@ QUEUES = {
 
 def run_bench(options: BenchOptions) -> int:
     """Returns the exit code. Raises :class:`CommandError`."""
-    shape = SHAPES[options.size.value]
-    size = size_of(options, shape)
+    if options.output is BenchOutput.HTML:
+        raise CommandError("-o html: it is for scale; use table or json", code=EXIT_USAGE)
+    bench = bench_of(options, options.size.value, shards=options.shards, mode=options.mode)
     console = Console(stderr=True, highlight=False)
+    with bench_workspace(bench, history=options.history) as space:
+        return run_to_exit_code(lambda: _run(bench, space, options.output, console))
+
+
+def bench_of(options: BenchOptions, name: str, *, shards: int, mode: ModeChoice) -> Bench:
+    """One run of a shape. Raises CommandError where it has no such size."""
+    shape = SHAPES[name]
+    return Bench(name, shape, size_of(options, shape, name), shards, mode, options)
+
+
+@contextlib.contextmanager
+def bench_workspace(bench: Bench, *, history: Path | None) -> Iterator[Workspace]:
+    """The settings of a run. Raises CommandError."""
+    options, shape = bench.options, bench.shape
     with workspace(
-        history=options.history,
-        shards=options.shards,
-        mode=options.mode.value,
+        history=history,
+        shards=bench.shards,
+        mode=bench.mode.value,
         seed=options.seed,
         policy=None if options.policy is None else options.policy.absolute(),
     ) as space:
-        own = options.policy is None and shape.policy is not None
-        if own:
-            space.settings = _with_policy(space.settings, shape.policy or "")
-        policy = policy_of(space.settings) | ({"file": None} if own else {})
-        bench = _Bench(options, shape, size, in_force(space.settings).dialect)
-        return run_to_exit_code(lambda: _run(bench, space, policy, console))
+        if options.policy is None and shape.policy is not None:
+            space.settings = _with_policy(space.settings, shape.policy)
+        yield space
 
 
-def size_of(options: BenchOptions, shape: BenchShape) -> Size:
+def size_of(options: BenchOptions, shape: BenchShape, name: str) -> Size:
     """Raises CommandError where the shape has no such size."""
-    name, nodes = options.size.value, options.other_nodes or shape.size.nodes
+    nodes = options.other_nodes or shape.size.nodes
     size = Size(nodes, options.other_pods or shape.size.pods)
     if shape.most is None:
         if options.other_pods is not None:
@@ -113,68 +132,94 @@ def policy_of(settings: Settings) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bench:
-    options: BenchOptions
+class Bench:
+    """One run of a shape."""
+
+    name: str
     shape: BenchShape
     size: Size
-    dialect: Dialect
+    shards: int
+    mode: ModeChoice
+    options: BenchOptions
 
 
-async def _run(bench: _Bench, space: Workspace, policy: dict[str, Any], console: Console) -> int:
-    options, sent = bench.options, dict[str, float]()
+async def _run(bench: Bench, space: Workspace, output: BenchOutput, console: Console) -> int:
     with RunProgress(console) as progress:
-        async with running(space, progress) as api:
-            sender = Sender(api, sent)
-            await _prepare(bench, sender, progress)
-            cpu = [
-                await _measure(bench, load, sender, space, progress) for load in bench.shape.loads
-            ]
-        progress.phase("Checking the history")
-        report = await asyncio.to_thread(check, space.history)
-        figures = await asyncio.to_thread(read_figures, space.history)
-    measured = BenchMeasurement(bench.shape, bench.size, bench.dialect, cpu, figures, sent)
-    head = {"bench": options.size.value, "nodes": bench.size.nodes, "shards": options.shards}
-    values = head | bench_result(measured, report) | {"policy": policy}
-    if options.output is Output.TABLE:
+        values = await measure(bench, space, progress)
+    if output is BenchOutput.TABLE:
         show_bench(values)
     tell_faults(values["faults"], space, console)
-    if options.output is Output.JSON:
+    if output is BenchOutput.JSON:
         typer.echo(orjson.dumps(values).decode())
     return EXIT_ERROR if values["faults"] else 0
 
 
-async def _prepare(bench: _Bench, sender: Sender, progress: RunProgress) -> None:
+async def measure(bench: Bench, space: Workspace, progress: RunProgress) -> dict[str, Any]:
+    """Start everything, place the loads, stop, and check: the values of ``-o json``."""
+    sent: dict[str, float] = {}
+    policy, dialect = policy_of(space.settings), in_force(space.settings).dialect
+    if bench.options.policy is None:
+        policy["file"] = None  # the default, or the shape's own
+    async with running(space, progress) as api:
+        run = _BenchRun(bench, dialect, Sender(api, sent), space, progress)
+        await _prepare(run)
+        loads = [await _measure(run, load) for load in bench.shape.loads]
+    progress.phase("Checking the history")
+    report = await asyncio.to_thread(check, space.history)
+    figures = await asyncio.to_thread(read_figures, space.history)
+    measured = BenchMeasurement(bench.shape, bench.size, dialect, loads, figures, sent)
+    head = {"bench": bench.name, "nodes": bench.size.nodes, "shards": bench.shards}
+    return head | bench_result(measured, report) | {"policy": policy}
+
+
+@dataclass(frozen=True, slots=True)
+class _BenchRun:
+    """A bench while its processes live."""
+
+    bench: Bench
+    dialect: Dialect
+    sender: Sender
+    space: Workspace
+    progress: RunProgress
+
+
+async def _prepare(run: _BenchRun) -> None:
     """Load the cluster, and wait until what is there before runs."""
-    shape, size = bench.shape, bench.size
+    shape, size, sender = run.bench.shape, run.bench.size, run.sender
     before = shape.running(size)
-    progress.phase(f"Loading {size.nodes:,} nodes and {before:,} running tasks (not counted)")
-    await sender.send(shape.cluster(size, bench.dialect), in_flight=IN_FLIGHT)
+    run.progress.phase(f"Loading {size.nodes:,} nodes and {before:,} running tasks (not counted)")
+    await sender.send(shape.cluster(size, run.dialect), in_flight=IN_FLIGHT)
     await until_nodes_are_shared_out(sender.api, nodes=size.nodes)
     await sender.send(shape.before(size), in_flight=IN_FLIGHT)
     await _until(sender, _runs(before))
     if shape.grows:
-        await sender.send(two_queues(size, bench.dialect), in_flight=IN_FLIGHT)
+        await sender.send(two_queues(size, run.dialect), in_flight=IN_FLIGHT)
 
 
-async def _measure(
-    bench: _Bench, load: Load, sender: Sender, space: Workspace, progress: RunProgress
-) -> Cpu:
-    """CPU by role, from the first submission until the last task has its place."""
+async def _measure(run: _BenchRun, load: Load) -> LoadMeasurement:
     if load.seconds:
-        progress.phase("Letting it settle")
+        run.progress.phase("Letting it settle")
         await asyncio.sleep(SETTLED_SECONDS)
-        progress.phase(f"Measuring {load.seconds:g} s in which {load.name}")
-        return await _cpu_of(asyncio.sleep(load.seconds), space)
-    progress.phase(f"Measuring {load.tasks(bench.size):,} tasks: {load.name}")
-    return await _cpu_of(_place(bench, load, sender), space)
+        run.progress.phase(f"Measuring {load.seconds:g} s in which {load.name}")
+        return LoadMeasurement(await _cpu_of(asyncio.sleep(load.seconds), run.space))
+    run.progress.phase(f"Measuring {load.tasks(run.bench.size):,} tasks: {load.name}")
+    before = await run.sender.api.status()
+    cpu = await _cpu_of(_place(run, load), run.space)
+    after = await run.sender.api.status()
+    statements, levels = (
+        {name: count - before[kind].get(name, 0) for name, count in after[kind].items()}
+        for kind in ("statements", "levels")
+    )
+    return LoadMeasurement(cpu, statements, levels)
 
 
-async def _place(bench: _Bench, load: Load, sender: Sender) -> None:
+async def _place(run: _BenchRun, load: Load) -> None:
+    bench, sender = run.bench, run.sender
     size, status = bench.size, await sender.api.status()
     placed = load.tasks(size)
     if load.gpus:
         after = bench.shape.running(size) + placed - load.displaced(size)
-        path = f"{QUEUES[bench.dialect]}/{POOR}"
+        path = f"{QUEUES[run.dialect]}/{POOR}"
         reached = _holds(sender, path, placed * load.gpus, _runs(after))
     else:
         reached = _is_bound(status["tasks"]["bound"] + placed)

@@ -14,7 +14,7 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption
-from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE
+from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE, MOST_SHARDS, numbers_of
 
 if TYPE_CHECKING:
     from laboratory.lab.cluster import Cluster
@@ -244,8 +244,8 @@ def lab(
                 _source(columns, separator, null, jobs),
                 _cluster(cluster, nodes, gpus_per_node, cores_per_node),
                 policy or (),
-                shards=_numbers(shards, "--shards", 256),
-                seeds=_numbers(seeds or "1,2,3", "--seeds", 2**31),
+                shards=numbers_of(shards, "--shards", MOST_SHARDS),
+                seeds=numbers_of(seeds or "1,2,3", "--seeds", 2**31),
                 settings=RunSettings(mode=mode.value, speedup=speedup, backlog=backlog),
                 allow_dropped=allow_dropped,
             )
@@ -348,7 +348,7 @@ def _paper(
         raise CommandError("there is no WEEK; name a file of jobs, or a --paper", code=EXIT_USAGE)
     if week is not None:
         raise CommandError("--paper has its own data; leave WEEK out", code=EXIT_USAGE)
-    chosen = None if seeds is None else _numbers(seeds, "--seeds", 2**31)
+    chosen = None if seeds is None else numbers_of(seeds, "--seeds", 2**31)
     print_paper(name, data, chosen, processes, output)
 
 
@@ -376,16 +376,6 @@ def _cluster(file: Path | None, nodes: int, gpus: int, cores: int | None) -> Clu
     if file is not None:
         return Cluster.read(file)
     return Cluster.equal(nodes, gpus=gpus, cpu=None if cores is None else float(cores))
-
-
-def _numbers(text: str, option: str, most: int) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 0 < int(part) <= most for part in parts):
-        raise CommandError(
-            f"{option}: {text!r} is not a list of numbers from 1 to {most:,}; write it as 1,4",
-            code=EXIT_USAGE,
-        )
-    return tuple(map(int, parts))
 
 
 def _check_out(out: Path, week: Path) -> None:

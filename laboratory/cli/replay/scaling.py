@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.options.failure import EXIT_USAGE, CommandError, as_command_errors
+from coordinator.cli.options.failure import CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption
 from coordinator.cli.options.policy_file import read_policy
-from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE
+from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE, MOST_SHARDS, numbers_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,7 +106,7 @@ def scaling(
     read = _trace(trace, columns, jobs, shape, allow_dropped=allow_dropped)
     chosen = DEFAULT_POLICY if policy is None else read_policy(policy)
     backlog = ScalingBacklog(read, shape, speedup, WorkerMode(mode.value), chosen)
-    pairs = list(product(_numbers(shards), range(1, seeds + 1)))
+    pairs = list(product(numbers_of(shards, "--shards", MOST_SHARDS), range(1, seeds + 1)))
     with as_command_errors(UnfitBacklog):
         runs = list(_all(backlog, pairs, processes or os.cpu_count() or 1))
     compared = compare(runs)
@@ -138,16 +138,6 @@ def _trace(
             "give more --nodes"
         )
     return read
-
-
-def _numbers(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 0 < int(part) <= 256 for part in parts):
-        raise CommandError(
-            f"--shards: {text!r} is not a list of numbers from 1 to 256; write it as {SHARDS}",
-            code=EXIT_USAGE,
-        )
-    return [int(part) for part in parts]
 
 
 def _all(

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.options.failure import CommandError
-from coordinator.cli.options.options import ModeChoice, Output
 from coordinator.supervisor import cpu_time
 from coordinator.supervisor.cpu_time import LOAD, ProcessTime, by_role, processes
 from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, LEDGER, RAY
 from laboratory.checker.report.report import CheckReport, Summary
-from laboratory.cli.bench.bench_options import BenchOptions, BenchSize
+from laboratory.cli.bench.bench_options import BenchOptions, BenchOutput, BenchSize
 from laboratory.cli.bench.bench_result import (
     BUDGET,
     IDLE_GOAL_PERCENT,
     BenchMeasurement,
+    LoadMeasurement,
     bench_result,
     over_budget,
 )
@@ -65,8 +65,8 @@ def measured(
 ) -> BenchMeasurement:
     shape = SHAPES[name]
     dialect = Dialect.VOLCANO if name in ("basic", "reclaim") else Dialect.KAI
-    cpu = [{COORDINATOR: 0.001} for _ in shape.loads]
-    return BenchMeasurement(shape, size, dialect, cpu, figures_of(events), sent)
+    loads = [LoadMeasurement({COORDINATOR: 0.001}) for _ in shape.loads]
+    return BenchMeasurement(shape, size, dialect, loads, figures_of(events), sent)
 
 
 def job(jid: int, key: str, at: float) -> Event:
@@ -138,7 +138,8 @@ def test_a_promise_is_a_place_where_others_have_to_move_first() -> None:
 
 def test_idle_counts_the_scheduler_alone() -> None:
     cpu = {COORDINATOR: 0.6, cpu_time.WORKERS: 1.2, LEDGER: 0.3, RAY: 5.0}
-    measured = BenchMeasurement(SHAPES["idle"], Size(3, 0), Dialect.KAI, [cpu], figures_of([]), {})
+    loads = [LoadMeasurement(cpu)]
+    measured = BenchMeasurement(SHAPES["idle"], Size(3, 0), Dialect.KAI, loads, figures_of([]), {})
     values = bench_result(measured, REPORT)
     assert (values["scheduler_percent"], values["goal_percent"]) == (3.5, IDLE_GOAL_PERCENT)
     assert values["faults"] == ["before: 0 of 105 tasks were bound"]
@@ -146,7 +147,7 @@ def test_idle_counts_the_scheduler_alone() -> None:
 
 def options(name: str, nodes: int | None = None, pods: int | None = None) -> BenchOptions:
     size = BenchSize(name)
-    return BenchOptions(size, nodes, pods, 1, ModeChoice.SOFT, 0, None, None, Output.JSON)
+    return BenchOptions(size, nodes, pods, "1", "soft", 0, None, None, BenchOutput.JSON)
 
 
 @pytest.mark.parametrize(
@@ -168,10 +169,12 @@ def test_a_size_that_a_shape_cannot_have_is_refused(wrong: BenchOptions, message
 
 
 def test_the_command_takes_the_shapes_of_the_table() -> None:
-    assert {*SHAPES, BenchSize.KUBERNETES.value} == {size.value for size in BenchSize}
+    assert {*SHAPES, BenchSize.KUBERNETES.value, BenchSize.SCALE.value} == {
+        size.value for size in BenchSize
+    }
     shape = SHAPES["idle"]
-    assert size_of(options("idle"), shape) == shape.size
-    assert size_of(options("idle", 7), shape).nodes == 7
+    assert size_of(options("idle"), shape, "idle") == shape.size
+    assert size_of(options("idle", 7), shape, "idle").nodes == 7
 
 
 def test_each_gang_of_native_is_a_group_of_one_rack() -> None:
