@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
-import select
 import signal
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from coordinator.cli.run import exit_code
-from coordinator.cli.run.up import DEFAULT_PORT, KUBECONFIG, reachable
-from coordinator.supervisor.child_process import command_line, descendants
+from coordinator.cli.run.up import DEFAULT_PORT, reachable
 from tests.coordinator.cli.conftest import Quadrant
-
-START_SECONDS = 100.0
-ASK = ("get", "queues", "-o", "name")
 
 
 @pytest.mark.parametrize("words", [["--listen", "{}"], []])
@@ -156,62 +147,3 @@ def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
     assert reachable("0.0.0.0") == reachable("127.0.0.1") == "127.0.0.1"
     assert reachable("::") == reachable("::1") == "[::1]"
     assert reachable("quadrant.example") == "quadrant.example"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_up_says_how_to_ask_it_and_answers_again_when_its_coordinator_was_killed(
-    tmp_path: Path, short_dir: Path, quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = [sys.executable, "-m", "laboratory.cli", "up", "--shards", "1"]
-    said_on_stderr = tmp_path / "stderr"
-    with said_on_stderr.open("wb") as stderr:
-        up = subprocess.Popen(
-            [*command, "--listen", "127.0.0.1:0"],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            env={**os.environ, "QUADRANT_RUN_DIR": str(short_dir)},
-            start_new_session=True,
-        )
-    try:
-        assert up.stdout is not None
-        ready, _, _ = select.select([up.stdout], [], [], START_SECONDS)
-        assert ready, "not up in time"
-        url = up.stdout.readline().strip()
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url), url
-        path = short_dir / KUBECONFIG
-        _until(path.exists, "no kubeconfig was written")
-        assert path.stat().st_mode & 0o777 == 0o600
-        monkeypatch.setenv("KUBECONFIG", str(path))
-        result = quadrant(*ASK)
-        assert result == (0, "queue.scheduling.volcano.sh/default\n", "")
-        (coordinator,) = coordinators(up.pid)
-        os.kill(coordinator, signal.SIGKILL)
-        _until(
-            lambda: coordinators(up.pid) not in ([], [coordinator]) and result == quadrant(*ASK),
-            "nobody answers any more",
-        )
-        # It may answer before its keeper, who looks now and then, tells so.
-        back = "the coordinator process is back after"
-        _until(lambda: back in said_on_stderr.read_text(), "nobody tells that it is back")
-    finally:
-        up.send_signal(signal.SIGINT)
-        out, _ = up.communicate(timeout=60)
-    error = said_on_stderr.read_text()
-    assert (up.returncode, out) == (130, "")
-    assert error.splitlines()[0] == f"export KUBECONFIG={path}"
-    assert "Next: " in error
-    assert "the coordinator process was ended by SIGKILL; it is started again" in error
-
-
-def _until(done: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not done():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.1)
-
-
-def coordinators(pid: int) -> list[int]:
-    """Coordinators that run below a process."""
-    return [one for one in descendants(pid) if "coordinator.service" in command_line(one)]

@@ -25,7 +25,7 @@ from tests.laboratory.chaos.process_tree import (
 )
 
 pytestmark = [
-    pytest.mark.all,  # `test_chaos_kill` kills one of each role
+    pytest.mark.all,  # `real_processes/test_up.py` kills one of each role
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
     pytest.mark.timeout(900),

@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders.objects import a_list, container, node, pod
 from tests.coordinator.cli.interrupting import children_work, interrupt, shards_work, works
+from tests.examples import first_of
 
 
 @pytest.mark.all
@@ -25,16 +26,9 @@ def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "replay {dump} --shards 4",
-        *(
-            pytest.param(command, marks=pytest.mark.all)
-            for command in (
-                "chaos model --thorough",
-                "replay {dump} --cycles 10000",
-            )
-        ),
-    ],
+    first_of(
+        ["replay {dump} --shards 4", "chaos model --thorough", "replay {dump} --cycles 10000"]
+    ),
 )
 def test_a_command_without_services_ends_at_ctrl_c(large_dump: Path, command: str) -> None:
     interrupt(command.format(dump=large_dump).split(), when=works)
@@ -47,7 +41,7 @@ def test_a_command_without_services_ends_at_ctrl_c(large_dump: Path, command: st
     [
         "bench basic --shards 2",
         # These are stopped by the same code as `bench basic`; an interrupt of `demo` is in
-        # `tests/end_to_end/real_processes`.
+        # `tests/end_to_end/real_processes`, as is one of `up`.
         *(
             pytest.param(command, marks=pytest.mark.thorough)
             for command in (
@@ -56,7 +50,6 @@ def test_a_command_without_services_ends_at_ctrl_c(large_dump: Path, command: st
             )
         ),
         "chaos run --duration 600 --shards 2",
-        "up --shards 2 --listen 127.0.0.1:0",
     ],
 )
 @pytest.mark.all
