@@ -53,7 +53,7 @@ def _read_quantity(number: int) -> None:
     ("read", "times", "most"),
     [
         pytest.param(_read_long_pod, 60, 20 * MIB, id="pods of a megabyte"),
-        pytest.param(_read_labels, 1500, 16 * MIB, id="sets of labels"),
+        pytest.param(_read_labels, 1500, 16 * MIB, id="sets of labels", marks=pytest.mark.all),
         pytest.param(_read_scalar, 60, 8 * MIB, id="scalars of a megabyte"),
         pytest.param(_read_quantity, 60, 8 * MIB, id="quantities of a megabyte"),
     ],

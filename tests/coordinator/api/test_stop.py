@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 from tests.coordinator.api.client import PODS, Client, Lines
 from tests.coordinator.api.conftest import ITEMS
 from tests.end_to_end.one_process.harness import running, submit
+from tests.examples import first_of
 
 NOT_LONG = 20.0
 
@@ -56,7 +57,7 @@ async def test_while_it_stops_it_reads_and_takes_nothing(redis_url: str, short_d
                 assert answer.status == 503
 
 
-@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("twice", first_of([False, True]))
 async def test_a_process_with_open_streams_ends_on_a_signal(
     redis_url: str, tmp_path: Path, short_dir: Path, twice: bool
 ) -> None:

@@ -31,6 +31,7 @@ from coordinator.supervisor.restarts import (
 )
 from coordinator.supervisor.supervisor import CLUSTER, LEDGER, Supervisor
 from shared.settings.settings import load_settings
+from tests.examples import first_of
 
 WITHIN = 60.0
 """Seconds, for what takes a tenth of one where nothing else runs."""
@@ -52,7 +53,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("role", [LEDGER, CLUSTER])
+@pytest.mark.parametrize("role", first_of([LEDGER, CLUSTER]))
 async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, role: str) -> None:
     reports: list[ProcessReport] = []
     async with keeping_alive(short_dir, reports) as parts:

@@ -26,7 +26,7 @@ from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import StatusItem, TaskState
-from tests.examples import THOROUGH
+from tests.examples import THOROUGH, first_of
 from tests.shared.ledger.changed_rules import change, count_when, insert_at_start
 
 SEEDS = 300
@@ -255,7 +255,7 @@ def _meanwhile(*, after: float, wish: UserRequest) -> ScenarioResult:
 @pytest.mark.parametrize(
     "after", [0.0, *(pytest.param(s, marks=pytest.mark.all) for s in (0.004, 0.03, 0.06))]
 )
-@pytest.mark.parametrize("whose", ["victim", "preemptor"])
+@pytest.mark.parametrize("whose", first_of(["victim", "preemptor"]))
 def test_a_job_is_deleted_while_its_victim_leaves(after: float, whose: str) -> None:
     expected, _, evicted, _ = _calm()
     core = build(expected)

@@ -99,6 +99,7 @@ async def test_kubectl_auth_can_i_answers(kubectl: Kubectl) -> None:
     assert verbs["podgroups.scheduling.volcano.sh"].endswith("list patch update watch]")
 
 
+@pytest.mark.all
 async def test_it_describes_with_events(kubectl: Kubectl) -> None:
     text = await kubectl.ok("describe", "pod", "big", "-n", "ns")
     assert re.search(r"Warning +FailedScheduling .*100 cpu, the largest node has 8", text)
@@ -115,6 +116,7 @@ async def test_it_describes_with_events(kubectl: Kubectl) -> None:
         assert "Name:" in await kubectl.ok("describe", *words.split())
 
 
+@pytest.mark.all
 async def test_it_explains_fields(kubectl: Kubectl) -> None:
     text = await kubectl.ok("explain", "pod.spec.containers.resources.requests")
     assert "Amounts that are set aside for it" in text
@@ -124,6 +126,7 @@ async def test_it_explains_fields(kubectl: Kubectl) -> None:
     assert "nodeSelectorTerms" in await kubectl.ok("explain", "pod", "--recursive")
 
 
+@pytest.mark.all
 async def test_its_mistakes_are_told(kubectl: Kubectl) -> None:
     result = await kubectl("get", "pod", "nope", "-n", "ns")
     assert result.code == 1
@@ -136,6 +139,7 @@ async def test_its_mistakes_are_told(kubectl: Kubectl) -> None:
     assert "doesn't have a resource type" in result.err
 
 
+@pytest.mark.all
 async def test_it_watches(kubectl: Kubectl, service: Running) -> None:
     words = ("get", "pods", "-n", "ns", "-w")
     async with watching(service, *words) as every, watching(service, *words, "-l=tier=web") as some:

@@ -18,6 +18,7 @@ from tests.builders.objects import node
 from tests.coordinator.api.client import PODS, SECONDS, Client
 from tests.coordinator.api.conftest import job, running_pod
 from tests.end_to_end.one_process.harness import Running, submit
+from tests.examples import first_of
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
@@ -120,7 +121,7 @@ async def write(service: Running, client: Client, chance: random.Random) -> None
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", first_of([1, 2]))
 async def test_list_and_watch_lose_nothing(client: Client, service: Running, seed: int) -> None:
     followers = [WatchFollower(client, path, seed) for path in (PODS, JOBS, GROUPS, NODES)]
     written = asyncio.Event()
@@ -137,7 +138,7 @@ async def test_list_and_watch_lose_nothing(client: Client, service: Running, see
         assert follower.known == await follower.fresh()
 
 
-@pytest.mark.parametrize("count", [1, 3, 5])
+@pytest.mark.parametrize("count", first_of([3, 1, 5]))
 async def test_members_of_a_gang_come_all_where_it_is_cut_among_them(
     client: Client, service: Running, count: int
 ) -> None:

@@ -150,6 +150,7 @@ async def test_namespaces_come_and_go(service: Running, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(found() is None, reason="no kubectl in PATH or $KUBECTL")
+@pytest.mark.all
 async def test_kubectl_create_makes_quotas_budgets_and_classes(
     service: Running, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def named(item: dict[str, Any]) -> str:
     return f"{item['kind']}.{version}.{group}" if group else str(item["kind"])
 
 
+@pytest.mark.all
 async def test_volumes_devices_and_the_like(kubectl: Kubectl) -> None:
     """Applied twice, changed, read and deleted, of whatever kind they are."""
     items = [dict(written) for written, _ in WORLD.values()]
@@ -158,6 +159,7 @@ async def test_server_side_apply(kubectl: Kubectl) -> None:
     assert (await read(kubectl, "queue", "research"))["spec"] == {"reclaimable": False}
 
 
+@pytest.mark.all
 async def test_from_one_apply_to_the_other(kubectl: Kubectl) -> None:
     """kubectl hands the fields of its client-side applies over to its server-side ones."""
     await kubectl.ok("apply", "-f", "-", text=ALL)
@@ -171,6 +173,7 @@ async def test_from_one_apply_to_the_other(kubectl: Kubectl) -> None:
     assert (await read(kubectl, "queue", "research"))["spec"] == {"priority": 1}
 
 
+@pytest.mark.all
 async def test_diff(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=ALL)
     result = await kubectl("diff", "-f", "-", text=QUEUE)
@@ -191,6 +194,7 @@ async def test_diff(kubectl: Kubectl) -> None:
     assert result.code > 1
 
 
+@pytest.mark.all
 async def test_dry_run(kubectl: Kubectl) -> None:
     dry = "--dry-run=server"
     out = await kubectl.ok("apply", dry, "-f", "-", text=ALL)
@@ -207,6 +211,7 @@ async def test_dry_run(kubectl: Kubectl) -> None:
     assert "deletionTimestamp" not in (await read(kubectl, "pod", "one"))["metadata"]
 
 
+@pytest.mark.all
 async def test_deletion_without_the_pods_is_refused(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "-f", "-", text=ALL)
     result = await kubectl("delete", "vcjob", "train", "--cascade=orphan")
@@ -217,6 +222,7 @@ async def test_deletion_without_the_pods_is_refused(kubectl: Kubectl) -> None:
     await kubectl.ok("delete", "priorityclass", "high", "--cascade=orphan")  # it has no pods
 
 
+@pytest.mark.all
 async def test_create_twice(kubectl: Kubectl) -> None:
     out = await kubectl.ok("create", "-f", "-", text=ALL)
     assert out.splitlines()[0] == "queue.scheduling.volcano.sh/research created"
@@ -252,6 +258,7 @@ async def test_delete(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "-f", "-", text=ALL)
 
 
+@pytest.mark.all
 async def test_delete_many_by_label(kubectl: Kubectl) -> None:
     for name in ("a", "b"):
         text = GANG.partition("---")[2].replace(
@@ -262,6 +269,7 @@ async def test_delete_many_by_label(kubectl: Kubectl) -> None:
     assert sorted(out.splitlines()) == ['pod "a" deleted', 'pod "b" deleted']
 
 
+@pytest.mark.all
 async def test_labels_annotations_and_patches(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=ALL)
     for kind, name in (("pod", "one"), ("node", "n1"), ("queue", "research"), ("job", "train")):
@@ -289,6 +297,7 @@ async def test_labels_annotations_and_patches(kubectl: Kubectl) -> None:
     assert "does not exist" in result.err
 
 
+@pytest.mark.all
 async def test_edit_and_replace(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "-f", "-", text=ALL)
     editor = "sed -i 's/weight: 2/weight: 4/'"
@@ -309,6 +318,7 @@ async def test_edit_and_replace(kubectl: Kubectl) -> None:
     assert await version(kubectl, "pod", "one") == before
 
 
+@pytest.mark.all
 async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=NODE)
     assert await kubectl.ok("cordon", "n1") == "node/n1 cordoned\n"
@@ -373,6 +383,7 @@ async def test_notices_are_warnings(kubectl: Kubectl) -> None:
     )
 
 
+@pytest.mark.all
 async def test_other_namespaces_and_made_names(kubectl: Kubectl) -> None:
     text = GANG.partition("---")[2].replace("name: one", "generateName: some-")
     out = await kubectl.ok("create", "-n", "team-a", "-f", "-", "-o", "name", text=text)
@@ -390,6 +401,7 @@ async def test_other_namespaces_and_made_names(kubectl: Kubectl) -> None:
     assert result.code == 1
 
 
+@pytest.mark.all
 async def test_run_starts_a_pod_that_asks_for_nothing(kubectl: Kubectl) -> None:
     """No request, no queue, no PodGroup: under the default policy backfill finds it a place."""
     await kubectl.ok("apply", "-f", "-", text=NODE)
