@@ -9,6 +9,7 @@ import pytest
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install, remove
 from tests.builders import objects
+from tests.builders.objects import kube_object
 from tests.coordinator.api.client import Json
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
@@ -94,9 +95,6 @@ def in_default(item: Json) -> Json:
 
 def hyper_node(name: str) -> Json:
     members = [{"type": "Node", "selector": {"regexMatch": {"pattern": "n.*"}}}]
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": name},
-        "spec": {"tier": 1, "members": members},
-    }
+    return kube_object(
+        "topology.volcano.sh/v1alpha1", "HyperNode", name, spec={"tier": 1, "members": members}
+    )

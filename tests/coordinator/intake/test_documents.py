@@ -15,6 +15,7 @@ from tests.builders.objects import (
     EVERY_KIND,
     container,
     job,
+    kube_object,
     node,
     pod,
     pod_group,
@@ -196,12 +197,7 @@ def test_a_uid_of_another_incarnation_is_another_object(bench: Bench) -> None:
 
 
 def budget(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "b", "namespace": "ns"},
-        "spec": spec,
-    }
+    return kube_object("policy/v1", "PodDisruptionBudget", "b", namespace="ns", spec=spec)
 
 
 def test_a_budget_is_kept_for_who_evicts(bench: Bench) -> None:

@@ -13,18 +13,15 @@ from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.model import Job
 from shared.policy.model import Dialect
 from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
-from tests.builders.objects import kai_group, kai_queue, pod, pod_group
+from tests.builders.objects import kai_group, kai_queue, kube_object, pod, pod_group
 from tests.builders.objects import queue as volcano_queue
 
 NOW = 1000.0
 
 
-TOPOLOGY = {
-    "apiVersion": "kai.scheduler/v1alpha1",
-    "kind": "Topology",
-    "metadata": {"name": "t"},
-    "spec": {"levels": [{"nodeLabel": "rack"}]},
-}
+TOPOLOGY = kube_object(
+    "kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "rack"}]}
+)
 
 
 def quota(of: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laboratory.replay.outcome import ReplayResult
-from tests.builders.objects import UNLIMITED
+from tests.builders.objects import UNLIMITED, kube_object
 from tests.laboratory.replay.test_kai import BEFORE, group, node, pod, queue
 from tests.laboratory.replay.test_kai_dump import objects
 from tests.laboratory.replay.test_kai_every_form import every_form
@@ -19,12 +19,12 @@ DRIVER = "gpu.example.com"
 
 def classes() -> list[Json]:
     return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "DeviceClass",
-            "metadata": {"name": name},
-            "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{name}'"}}]},
-        }
+        kube_object(
+            "resource.k8s.io/v1",
+            "DeviceClass",
+            name,
+            spec={"selectors": [{"cel": {"expression": f"device.driver == '{name}'"}}]},
+        )
         for name in (DRIVER, "nic.example.com")
     ]
 
@@ -52,12 +52,9 @@ def spec_of(count: int, device_class: str = DRIVER) -> Json:
 
 def claim(name: str, count: int = 1, *, on: str = "", devices: list[int] | None = None) -> Json:
     """A claim; with ``devices`` of a node it is allocated, and pod ``NAME-0`` uses it."""
-    item: Json = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec_of(count),
-    }
+    item: Json = kube_object(
+        "resource.k8s.io/v1", "ResourceClaim", name, namespace="default", spec=spec_of(count)
+    )
     if devices is not None:
         results = [
             {"request": "r", "driver": DRIVER, "pool": on, "device": f"dev-{at}"} for at in devices
@@ -72,12 +69,13 @@ def claim(name: str, count: int = 1, *, on: str = "", devices: list[int] | None 
 
 
 def template(name: str, count: int, device_class: str = DRIVER) -> Json:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"spec": spec_of(count, device_class)},
-    }
+    return kube_object(
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+        name,
+        namespace="default",
+        spec={"spec": spec_of(count, device_class)},
+    )
 
 
 def claiming(

@@ -18,7 +18,7 @@ from laboratory.replay.sharded import ShardedRun, run_sharded
 from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
 from shared.policy.model import Dialect, Policy, PolicyError
-from tests.builders.objects import a_list, simple_job
+from tests.builders.objects import a_list, kube_object, simple_job
 from tests.laboratory.replay import build
 from tests.laboratory.replay.test_kai import (
     BEFORE,
@@ -106,12 +106,12 @@ def test_a_policy_of_kais_in_the_dump_counts() -> None:
     teams = [queue("department"), queue("team", "department")]
     teams[1]["spec"]["resources"] |= one_gpu
     waits = objects(GANG["cluster"] | {"queues": teams})
-    shard = {
-        "apiVersion": "kai.scheduler/v1",
-        "kind": "SchedulingShard",
-        "metadata": {"name": "default"},
-        "spec": {"queueDepthPerAction": {"allocate": 7}},
-    }
+    shard = kube_object(
+        "kai.scheduler/v1",
+        "SchedulingShard",
+        "default",
+        spec={"queueDepthPerAction": {"allocate": 7}},
+    )
     replay_case = case(*waits, shard, policy=None)
     assert replay_case.policy.dialect is Dialect.KAI
     assert replay_case.policy.kai is not None and replay_case.policy.kai.queue_depth == {
@@ -125,12 +125,7 @@ def test_a_policy_of_kais_in_the_dump_counts() -> None:
 
 
 def test_a_config_map_of_somebody_else_is_no_policy() -> None:
-    theirs = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "proxy"},
-        "data": {"config.yaml": "listen: 80\n"},
-    }
+    theirs = kube_object("v1", "ConfigMap", "proxy", data={"config.yaml": "listen: 80\n"})
     kais = {**theirs, "data": {"config.yaml": "dialect: kai\nactions: allocate\n"}}
     cluster = objects(GANG["cluster"])
     assert case(*cluster, kais, policy=None).policy.actions == ("allocate",)

@@ -14,6 +14,7 @@ from coordinator.intake.documents.kinds import JOB
 from shared.errors import Refusal, nearest
 from shared.manifests import mistakes
 from shared.manifests.parse import parse
+from tests.builders.objects import kube_object
 
 Item = dict[str, Any]
 
@@ -128,12 +129,9 @@ def test_the_nearest_name_is_told() -> None:
 
 def test_the_remedy_for_a_job_of_kubernetes_works() -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
-    item: Item = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train"},
-        "spec": {"parallelism": 3, "backoffLimit": 2, "template": template},
-    }
+    item: Item = kube_object(
+        "batch/v1", "Job", "train", spec={"parallelism": 3, "backoffLimit": 2, "template": template}
+    )
     refusal = parse(item)
     assert isinstance(refusal, Refusal)
     assert "in spec.tasks a list with one item of replicas" in refusal.message

@@ -11,6 +11,7 @@ from shared.errors import Refusal
 from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.parse import parse, parse_stored
 from shared.schemas.catalogue import TABLES
+from tests.builders.objects import kube_object
 
 PORT = {"port": 80, "targetPort": "http", "protocol": "TCP"}
 
@@ -85,25 +86,11 @@ def test_a_secrets_value_of_another_form_is_not_repeated() -> None:
 # --- fields of kinds that decide something --------------------------------------------------------
 
 CONTAINER = {"name": "c"}
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "x"},
-    "spec": {"containers": [CONTAINER]},
-}
-CLASS: dict[str, Any] = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "StorageClass",
-    "metadata": {"name": "x"},
-    "provisioner": "disk.example.com",
-}
-NODE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "x"},
-    "spec": {},
-    "status": {"allocatable": {"cpu": "1"}},
-}
+POD: dict[str, Any] = kube_object("v1", "Pod", "x", spec={"containers": [CONTAINER]})
+CLASS: dict[str, Any] = kube_object(
+    "storage.k8s.io/v1", "StorageClass", "x", provisioner="disk.example.com"
+)
+NODE: dict[str, Any] = kube_object("v1", "Node", "x", spec={}, status={"allocatable": {"cpu": "1"}})
 PARTS: dict[str, tuple[dict[str, Any], tuple[str | int, ...]]] = {
     "StorageClass": (CLASS, ()),
     "PersistentVolumeClaimSpec": (inert("PersistentVolumeClaim", spec={}), ("spec",)),

@@ -34,18 +34,15 @@ from coordinator.errors import Problem, status_body
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import BY_KIND, Kind
 from coordinator.intake.intake import Intake
-from tests.builders.objects import node, pod, pod_group, queue, task
+from tests.builders.objects import kube_object, node, pod, pod_group, queue, task
 from tests.examples import examples
 
 pytestmark = pytest.mark.timeout(100)
 AUTHOR = Author("fuzz", "2026-01-01T00:00:00Z")
 OTHER = Author("other", "2026-01-02T00:00:00Z", force=True)
-JOB = {
-    "apiVersion": "batch.volcano.sh/v1alpha1",
-    "kind": "Job",
-    "metadata": {"name": "j", "namespace": "ns"},
-    "spec": {"tasks": [task(), task("p")]},
-}
+JOB = kube_object(
+    "batch.volcano.sh/v1alpha1", "Job", "j", namespace="ns", spec={"tasks": [task(), task("p")]}
+)
 OBJECTS: list[dict[str, Any]] = [node(), queue(), pod_group(), pod(), JOB]
 
 _NAMES = st.sampled_from(
