@@ -58,7 +58,8 @@ KaiPodGroupSpec - Minimum, sub groups, queue and priority of a gang.
 KaiSubGroup - A part of a gang.
   name: string!              Its name.
   parent: string             The part that it belongs to; none where nothing is said.
-  minMember: integer         How many of its pods must run together. Only where nothing is below it.
+  minMember: integer         How many of its pods must run together; 0 where nothing is said. Counts
+    where nothing is below it.
   minSubGroup: integer       How many of the parts below it must; all where nothing is said.
   topologyConstraint: KaiTopologyConstraint  How close its pods must be.
 

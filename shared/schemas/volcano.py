@@ -52,8 +52,8 @@ QueueSpec - Share and bounds of a queue.
   reclaimable: boolean       false: what it has beyond its share is not taken back.
   affinity: QueueAffinity    The groups of nodes its tasks go to, or keep away from.
   dequeueStrategy: fifo|traverse  Kept and not looked at.
-  extendClusters: later
-  type: later
+  extendClusters: []any      Kept and not looked at.
+  type: string               Kept and not looked at.
 
 QueueAffinity - Groups of nodes, told by the label volcano.sh/nodegroup-name.
   nodeGroupAffinity: NodeGroups  Those its tasks go to.

@@ -38,7 +38,8 @@ _NEGATIVE = re.compile(r"-\s*[0-9].*")
 
 
 def read_kai_pod_group(obj: dict[str, object]) -> KaiPodGroup:
-    """Read a PodGroup and check its tree of sub groups, as KAI's webhook does."""
+    """Read a PodGroup and check its tree of sub groups, as the webhook of KAI 0.12 does: what later
+    ones refuse as well stands in clusters, and is passed over there."""
     meta = read_metadata(obj, namespaced=True, loose=True)
     spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
     spec.check("KaiPodGroupSpec")
@@ -125,8 +126,6 @@ def _constraint(fields: Fields) -> KaiTopologyConstraint | None:
     topology = constraint.text("topology")
     required = constraint.text("requiredTopologyLevel", longest=317)
     preferred = constraint.text("preferredTopologyLevel", longest=317)
-    if (required or preferred) and not topology:
-        raise constraint.wrong("topology", "missing; write the name of the Topology with the level")
     return KaiTopologyConstraint(topology, required, preferred) if topology else None
 
 
@@ -152,7 +151,7 @@ def _grace(spec: Fields) -> float | None:
 
 
 def _check_tree(group: KaiPodGroup) -> None:
-    """Refuse names twice, parents that are missing, circles, and minima on the wrong kind."""
+    """Refuse names twice, parents that are missing, circles, and minima of groups without any."""
     at: dict[str, str] = {}
     for i, sub in enumerate(group.sub_groups):
         if at.setdefault(sub.name, f"spec.subGroups[{i}]") != f"spec.subGroups[{i}]":
@@ -164,16 +163,9 @@ def _check_tree(group: KaiPodGroup) -> None:
             raise InvalidInput(f"spec.subGroups[{i}].parent", sub.parent, message)
     _check_circles(group.sub_groups, at)
     for sub in group.sub_groups:
-        if not group.is_pod_set(sub):
-            if sub.min_member is not None:
-                message = "not allowed, other sub groups are below it; write minSubGroup instead"
-                raise InvalidInput(f"{at[sub.name]}.minMember", sub.min_member, message)
-        elif sub.min_sub_group is not None:
+        if sub.min_sub_group is not None and group.is_pod_set(sub):
             message = "not allowed, no sub group is below it; write minMember instead"
             raise InvalidInput(f"{at[sub.name]}.minSubGroup", sub.min_sub_group, message)
-        elif sub.min_member is None:
-            message = "missing; write how many of its pods must run together"
-            raise InvalidInput(f"{at[sub.name]}.minMember", None, message)
     if group.min_sub_group is not None and not group.sub_groups:
         message = "not allowed without subGroups; write minMember instead"
         raise InvalidInput("spec.minSubGroup", group.min_sub_group, message)

@@ -257,6 +257,8 @@ def test_a_queues_optional_fields_are_parsed() -> None:
     obj = queue(
         deserved={"cpu": "0", "memory": "1Gi"},
         dequeueStrategy="traverse",
+        type="batch",
+        extendClusters=[{"name": "east", "weight": 1, "capacity": {"cpu": "1"}}],
         affinity={
             "nodeGroupAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": ["a"],

@@ -139,13 +139,7 @@ LEVELS = {"requiredTopologyLevel": "rack", "preferredTopologyLevel": "host"}
     [
         ({"minMember": 1, "minSubGroup": 1}, "spec.minSubGroup", "beside minMember"),
         ({"minSubGroup": 1}, "spec.minSubGroup", "without subGroups"),
-        ({"subGroups": [sub("a")]}, "spec.subGroups[0].minMember", "missing"),
         ({"subGroups": [sub("a", minSubGroup=1)]}, "spec.subGroups[0].minSubGroup", "below"),
-        (
-            {"subGroups": [sub("a", minMember=1), sub("b", minMember=1, parent="a")]},
-            "spec.subGroups[0].minMember",
-            "write minSubGroup instead",
-        ),
         (
             {"subGroups": [sub("a", minMember=1), sub("A", minMember=1)]},
             "spec.subGroups[1].name",
@@ -165,7 +159,6 @@ LEVELS = {"requiredTopologyLevel": "rack", "preferredTopologyLevel": "host"}
         ({"stalenessGracePeriod": "soon"}, "spec.stalenessGracePeriod", "not a duration"),
         ({"schedulingBackoff": 0}, "spec.schedulingBackoff", "write 1, or -1"),
         ({"preemptibility": "never"}, "spec.preemptibility", "unknown value"),
-        ({"topologyConstraint": LEVELS}, "spec.topologyConstraint.topology", "missing"),
         ({"minTaskMember": {}}, "spec.minTaskMember", "unknown field"),
     ],
 )
@@ -173,6 +166,15 @@ def test_refused_groups(spec: dict[str, Any], field: str, message: str) -> None:
     at, output = refused(read_kai_pod_group, group(**spec))
     assert at == field
     assert message in output
+
+
+def test_what_earlier_versions_of_kai_pass_over_is_no_mistake() -> None:
+    """A minimum above other sub groups, none of a leaf, levels of no topology."""
+    groups = [sub("a", minMember=2), sub("b", parent="a", minMember=1), sub("c", parent="a")]
+    read = read_kai_pod_group(group(subGroups=groups, topologyConstraint=LEVELS))
+    assert [read.is_pod_set(each) for each in read.sub_groups] == [False, True, True]
+    assert [each.min_member for each in read.sub_groups] == [2, 1, None]
+    assert read.topology is None
 
 
 def test_the_pod_set_of_a_pod() -> None:
