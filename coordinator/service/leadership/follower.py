@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.foreign_use import observed_of
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.restore import (
     decode,
@@ -68,6 +69,7 @@ class Following:
         core.order.accounts.cluster.names = registry.slots.names
         hyper = any(key.startswith(HYPER_NODE_KEY) for key in part.objects)
         core.restore_gone_nodes(registry.gone_nodes.values())
+        self._observe(part)
         core.quarantines.restore(part.objects)
         core.order.aging.restore(part.objects)
         core.order.picking.usage.restore(part.objects)
@@ -98,6 +100,15 @@ class Following:
         if core.order.spanning.any:
             # A job is in line with those that are placed alike, also by the terms of later jobs.
             self._again += len(jobs)
+
+    def _observe(self, part: Snapshot) -> None:
+        """Take what foreign pods use on these nodes: without it a full cluster seems empty to those
+        who admit jobs, until the cluster is first asked."""
+        if rows := set(part.nodes.rows):
+            core = self._core
+            others = {row: used for row, used in core.observed.items() if row not in rows}
+            core.observed = others | observed_of(part)
+            core.order.accounts.observe(core.observed)
 
     def _understood(self, job: Job, more: Mapping[int, TaskClass]) -> bool:
         classes = self._core.order.accounts.classes

@@ -194,6 +194,16 @@ def test_a_total_may_be_as_large_as_the_largest_int64(memory: str, form: str) ->
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_who_asks_for_what_others_use_is_not_admitted(form: str) -> None:
+    """Also in a service that has just begun, and has not asked the cluster yet."""
+    waits = gang("w", pods=1, minResources={"cpu": "4"})
+    waits[0]["status"]["phase"] = "Pending"
+    under = policy("enqueue, allocate", "gang", "overcommit", "predicates")
+    result = decided(form, EIGHT, foreign("o", on="n", cpu=8), *waits, under=under)
+    assert result.pod_groups["ns/w"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_job_that_waits_is_reported_with_its_reason(form: str) -> None:
     task = {"name": "w", "replicas": 2, "template": {"spec": pod("p", cpu=9)["spec"]}}
     result = decided(form, EIGHT, objects.job("large", tasks=[task]), under=UNDER)
