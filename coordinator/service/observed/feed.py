@@ -125,10 +125,11 @@ class ClusterFeed:
                 await self._remove(delta.gone)
             for key, unread in delta.unread:
                 self._report_unread(key, unread)
-            nodes = {i: key.name for i, key in enumerate(delta.keys) if self._is_new_node(key)}
+            pairs = zip(delta.keys, delta.items, strict=True)
+            nodes = {i: key.name for i, (key, item) in enumerate(pairs) if self._offers(key, item)}
             if nodes:
-                # What others use of a node cannot be stored before the node. Until it is, nobody
-                # is placed: the node would seem empty.
+                # What others use of a node, or of a resource, cannot be stored before it is there.
+                # Until it is, nobody is placed: the node would seem empty.
                 with self._hold_turns():
                     await self._admit(delta, [*nodes])
                     self._source.nodes_came(nodes.values())
@@ -172,8 +173,21 @@ class ClusterFeed:
                 log.warning("An object is gone that is still needed", why=refusal.message)
             return
 
-    def _is_new_node(self, key: ObjectKey) -> bool:
-        return key.kind == NODE.kind and Key(*key) not in self._intake.documents
+    def _offers(self, key: ObjectKey, item: dict[str, Any]) -> bool:
+        """Whether it is a new node, or one with a resource that it did not offer before."""
+        if key.kind != NODE.kind:
+            return False
+        registry = self._intake.registry
+        node = registry.nodes.get(key.name)
+        if node is None or Key(*key) not in self._intake.documents:
+            return True
+        offered = {slot for slot, _ in node.allocatable}
+        status = item.get("status")
+        amounts = status.get("allocatable") if isinstance(status, dict) else None
+        named = amounts.items() if isinstance(amounts, dict) else ()
+        return any(
+            registry.slots.find(name) not in offered for name, amount in named if str(amount) != "0"
+        )
 
     async def _admit(self, delta: ObjectDelta, among: Sequence[int]) -> None:
         """Admit what of these positions can be admitted now; objects whose names are still taken

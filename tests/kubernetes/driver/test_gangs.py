@@ -21,6 +21,7 @@ from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 
 NODES = ("n1", "n2", "n3")
+CARD = "example.com/card"
 
 
 @pytest_asyncio.fixture
@@ -39,6 +40,12 @@ async def quadrant(
 
 def gang(size: int, name: str = "gang", **of_pod: Any) -> list[dict[str, Any]]:
     return [pod(f"{name}-{i}", group=name, **of_pod) for i in range(size)]
+
+
+def with_cards(name: str, number: int) -> dict[str, Any]:
+    item, amounts = pod(name), {CARD: str(number)}
+    item["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return item
 
 
 async def test_a_gang_whose_pods_come_before_their_group_is_bound_by_one_ledger(
@@ -117,6 +124,29 @@ async def test_a_new_node_is_not_empty_where_pods_of_others_are_on_it(
     await cluster.create(late, later)
     await until(lambda: service.status()["pending_reasons"] == {"Fragmented": 2})
     assert await quadrant.nodes_of("early", "later") == {}
+
+
+async def test_a_resource_that_a_node_offers_late_is_not_free_where_others_use_it(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a device plugin begins anew."""
+    usual = feed.FOREIGN_SECONDS
+    monkeypatch.setattr(feed, "FOREIGN_SECONDS", 3600.0)  # so that no look comes by chance
+    await asyncio.sleep(2 * usual)
+    theirs, mine, fits = with_cards("theirs", 3), with_cards("mine", 2), with_cards("fits", 1)
+    theirs["spec"] |= {"schedulerName": "somebody", "nodeName": NODES[0]}
+    await cluster.create(theirs, mine)
+    service = quadrant.service.service
+    await until(lambda: service.status()["jobs"]["pending"] == 1)
+    offers = {"status": {amounts: {CARD: "4"} for amounts in ("capacity", "allocatable")}}
+    await cluster.patch(f"/api/v1/nodes/{NODES[0]}/status", offers)
+    await cluster.create(fits)
+    await until(lambda: _one(quadrant))
+    assert await quadrant.nodes_of("mine") == {}
+
+
+async def _one(quadrant: Followed) -> dict[str, str] | None:
+    return await quadrant.nodes_of("fits") or None
 
 
 async def _two(quadrant: Followed) -> dict[str, str] | None:
