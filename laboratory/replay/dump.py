@@ -15,6 +15,7 @@ from typing import Any
 
 from coordinator.intake.documents.kinds import WITHOUT_EFFECT
 from laboratory.replay.left_out import ENDED, reduced_to_usage
+from laboratory.replay.older_versions import as_served
 from laboratory.replay.recorded import RecordError
 from laboratory.replay.recorded_policy import (
     check_dialect,
@@ -71,7 +72,7 @@ def read_dump(objects: Iterable[Mapping[str, Any]], policy: Policy | None = None
     """Read a dump. ``policy``: decide under this one, whatever is in the dump; else under one of
     its objects, or else the default. Raises PolicyError if an object has an invalid policy,
     RecordError if no object counts under the policy's dialect."""
-    objects = with_numbered_names(list(objects))
+    objects = with_numbered_names([as_served(obj) for obj in objects])
     found = recorded_policy(objects)
     dump, taken_at = Dump(policy or found or DEFAULT_POLICY), 0.0
     groups = {_key(obj) for obj in objects if obj.get("kind") == "PodGroup"}

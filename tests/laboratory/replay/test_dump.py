@@ -16,7 +16,7 @@ from shard_worker.view.mode import Mode
 from shared.manifests.text.text import read_values
 from shared.policy.dialect import parse_policy
 from shared.policy.model import PolicyError
-from tests.builders.objects import priority_class, queue
+from tests.builders.objects import kube_object, priority_class, queue
 from tests.laboratory.replay.build import (
     case,
     foreign,
@@ -170,6 +170,30 @@ def config_map(text: str) -> dict[str, Any]:
         "metadata": {"name": "c", "annotations": {"quadrant.dev/taken": "1800000000.5"}},
         "data": {"volcano-scheduler.conf": text},
     }
+
+
+def test_devices_as_servers_before_1_34_show_them() -> None:
+    """In v1beta1 a device's fields are below ``basic``, and a request's beside its name."""
+    devices = [{"name": f"gpu-{i}", "basic": {"attributes": {"i": {"int": i}}}} for i in (0, 1)]
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
+    offered = {"driver": "gpu.example.com", "nodeName": "a", "pool": pool, "devices": devices}
+    second = {"cel": {"expression": "device.attributes['gpu.example.com'].i == 1"}}
+    asked = {"name": "r", "deviceClassName": "gpu", "selectors": [second]}
+    claims = [
+        dra("ResourceClaim", name, {"devices": {"requests": [asked]}}) for name in ("x-0", "x-1")
+    ]
+    waits = gang("x", pods=2, minMember=1)
+    for number, item in enumerate(waits[1:]):
+        item["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": f"x-{number}"}]
+        item["spec"]["containers"][0]["resources"]["claims"] = [{"name": "g"}]
+    items = [dra("ResourceSlice", "s", offered), dra("DeviceClass", "gpu", {}), *claims, *waits]
+    assert session(node("a"), *items, under=PLAIN).binds == {"ns/x-0": "a"}
+    newer = [item | {"apiVersion": "resource.k8s.io/v1beta2"} for item in items[:2]]
+    assert session(node("a"), *newer, *items[2:], under=PLAIN).binds == {}
+
+
+def dra(kind: str, name: str, spec: Any) -> Any:
+    return kube_object("resource.k8s.io/v1beta1", kind, name, namespace="ns", spec=spec)
 
 
 def test_the_policy_of_the_dump_counts_where_none_is_given() -> None:
