@@ -15,9 +15,10 @@ from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import COMPLETED, Status
 from shard_worker.session_model.world import World
+from shared.model.groups import GROUP_KINDS
 from shared.policy.model import Policy
 
-GROUPS = ("PodGroup", "Job")
+GROUPS = (*GROUP_KINDS, "Job")
 """Kinds of jobs that are reported as PodGroups: a Job stands for its own, which has no object
 yet."""
 _SCHEDULED = Status.RUNNING | Status.BOUND | COMPLETED

@@ -204,6 +204,16 @@ def test_who_asks_for_what_others_use_is_not_admitted(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_a_native_group_that_waits_is_reported(form: str) -> None:
+    members = [pod(f"g-{i}", cpu=5) for i in range(2)]
+    for member in members:
+        member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    result = decided(form, EIGHT, objects.native_group("g", 2), *members, under=UNDER)
+    assert result.tasks == {"ns/g": {"Pending": 2}}
+    assert result.pod_groups["ns/g"]["reasons"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_job_that_waits_is_reported_with_its_reason(form: str) -> None:
     task = {"name": "w", "replicas": 2, "template": {"spec": pod("p", cpu=9)["spec"]}}
     result = decided(form, EIGHT, objects.job("large", tasks=[task]), under=UNDER)
