@@ -150,15 +150,21 @@ def _all_guaranteed(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outc
 
 def _free_room(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     """A gang of ours that gets more is whole with it, and has a promise where nobody leaves, or
-    more promises on a node than it has possible victims. Who gets less comes after it."""
+    more promises on a node than it has possible victims. Who gets less comes after it, or is of a
+    queue that has to give back."""
     mine, other = facts.places(ours), facts.places(them)
+    losing = {facts.queue_of(group) for group in facts.by_group(ours.evicted)}
     held, cleared = facts.held(ours), {facts.node_of[pod] for pod in ours.evicted}
     free = facts.by_group([pod for pod, on in ours.pipelined.items() if on not in cleared])
     more = {group for group in mine if mine[group] > other[group]}
     fewer = {group for group in other if mine[group] < other[group]}
     return (
         "reclaim" in facts.actions
-        and all(facts.comes_before(first, group) for first in more for group in fewer)
+        and all(
+            facts.comes_before(first, group) or facts.queue_of(group) in losing
+            for first in more
+            for group in fewer
+        )
         and Counter(them.evicted) <= Counter(ours.evicted)
         and bool(more)
         and all(free[group] or facts.beside_victims(ours, group) for group in more)
