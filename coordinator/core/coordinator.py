@@ -157,8 +157,7 @@ class Coordinator:
         for jid in changes.jobs_gone:
             self.order.drop_job(jid)
             self.dispatcher.forget(jid)
-        for job in changes.jobs:
-            self.order.put_job(job, states.get(job.jid) if states else None)
+        self.order.put_jobs(changes.jobs, states)
         if changes.tasks_gone:
             self.order.drop_members(changes.tasks_gone)
         for jid in changes.jobs_purged:

@@ -141,6 +141,23 @@ class Lines:
         elif len(line.queue.lines) > self.scanned and self.sortable:
             self._keep_in_order(line.queue)
 
+    def join_run(self, run: Sequence[JobState], key: LineKey) -> None:
+        """As :meth:`enter` and :meth:`join` of each, of new jobs that have their status and their
+        line, where another stands, already."""
+        line, count = run[0].line, len(run)
+        self._reasons[HoldReason.NONE] -= count
+        line.reasons[run[0].reason] += count
+        self.status_counts[SchedulingStatus.READY] += count
+        line.jobs += count
+        line.queue.waiting += count
+        for state in run:
+            entry = (key, state.job.created, state.job.jid, state.stamp)
+            heapq.heappush(line.heap, entry)
+            if self.starves(state):
+                heapq.heappush(line.starving, entry)
+            if line.order is not None:
+                line.order.entered(line, entry)
+
     def join_urgent(self, state: JobState, reason: WaitReason) -> None:
         self.set_status(state, SchedulingStatus.READY, reason)
         self._urgent.append((state.job.jid, state.stamp))

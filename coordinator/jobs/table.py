@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.backoff import Parking
 from coordinator.jobs.deletion import Departures
+from coordinator.jobs.fresh_jobs import admit_run, another
 from coordinator.jobs.gang_repair import Gangs
 from coordinator.jobs.nominations import Nominations
 from coordinator.jobs.pending_order import PROBE_LIMIT_SECONDS, PROBE_SECONDS, PendingQueue
@@ -182,6 +183,13 @@ class JobBook:
         self.accounts.admit(state)
         self._enqueue(state)
         self._settle(state)
+
+    def _put_like(self, first: JobState, jobs: Sequence[Job]) -> None:
+        """Add new jobs that say the same as a plain one, which was put just now."""
+        run = [another(first, job) for job in jobs]
+        self.jobs.update((state.job.jid, state) for state in run)
+        admit_run(self.accounts, run)
+        self.lines.join_run(run, self.session.job_key(first.info, self.accounts.cluster))
 
     def _open_job(self, job: Job, states: bytearray | None) -> JobState:
         qid, classes = self._queue_of(job), self.accounts.classes

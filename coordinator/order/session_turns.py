@@ -7,9 +7,10 @@ allocated by a session, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from coordinator.jobs.capability import could_ever
+from coordinator.jobs.fresh_jobs import is_plain, runs_of
 from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.late_groups import LateGroups
 from coordinator.jobs.pending_order import LineBlock
@@ -151,6 +152,31 @@ class Sessions(Repairs):
         super().put_job(job, states)
         self.stale_gangs.note(job.jid)
         self.late_groups.note(job)
+
+    def put_jobs(self, jobs: Iterable[Job], states: Mapping[int, bytearray] | None = None) -> None:
+        """As :meth:`put_job` of each; ``states``: of recovered ones, by jid. A plugin from outside
+        is asked about each by itself: what it goes by is unknown."""
+        if states is not None:
+            for job in jobs:
+                self.put_job(job, states.get(job.jid))
+            return
+        for run in runs_of(jobs):
+            numbers = {job.jid for job in run}
+            new = len(numbers) == len(run) and self.jobs.keys().isdisjoint(numbers)
+            self.put_job(run[0])
+            rest, first = run[1:], self.jobs[run[0].jid]
+            if rest and new and not self.session.guarded and is_plain(first):
+                self._put_like(first, rest)
+            else:
+                for job in rest:
+                    self.put_job(job)
+
+    def _put_like(self, first: JobState, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.spanning.put_job(job, self.accounts.classes)
+        super()._put_like(first, jobs)
+        for job in jobs:
+            self.stale_gangs.note(job.jid)
 
     def put_leaving(self, job: Job, states: bytearray) -> None:
         # Its pods run until they are stopped, and nobody may come beside those that it keeps off.
