@@ -434,6 +434,9 @@ class Coordinator:
         """Take recorded state changes; ``applied`` lists the tasks that each item changed."""
         order = self.order
         for item, changed in zip(items, applied, strict=True):
+            if len(changed) == len(item.tasks) and order.only_proceeds(item):
+                self.observer.recorded(item, changed, item.rows)
+                continue
             tasks, rows = self.victims.fresh(item, changed), item.rows
             if not tasks:
                 continue

@@ -47,6 +47,7 @@ PENDING_STATE = int(TaskState.PENDING)
 _STATES = tuple(TaskState)
 """By number: the enum's call takes ten times as long as an index."""
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
+_PROCEEDS = frozenset({TaskState.BOUND, TaskState.RUNNING})
 _REQUESTED = _USING | {TaskState.PENDING}
 _OUTSIDE = frozenset({TaskState.PENDING, *UNSUCCESSFUL})
 _HOLDING = frozenset(HOLDING)
@@ -394,6 +395,24 @@ class Accounts:
             members = [t for t in tasks if role.first <= t < role.first + role.count]
             if members:
                 self._move(state, role, members, new)
+
+    def proceed(self, state: JobState, tasks: Sequence[int], new: TaskState) -> bool:
+        """As :meth:`move`, from being bound towards running, which no sum tells apart. False, and
+        nothing is done, where it is another move, or the job's figures follow its tasks."""
+        states = state.states
+        if new not in _PROCEEDS or state.info.job.min_resources is not None:
+            return False
+        if any(states[t] not in _USING for t in tasks):
+            return False
+        if any(map(by_memory, state.info.classes)):
+            return False
+        counts = self.tasks
+        for t in tasks:
+            counts[states[t]] -= 1
+            states[t] = new
+        counts[new] += len(tasks)
+        self.dirty = True
+        return True
 
     def leave(self, state: JobState, tasks: Collection[int], *, leaving: bool) -> None:
         """Mark RELEASING tasks as being evicted, or not any more; evicted ones are no members of

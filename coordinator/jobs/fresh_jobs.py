@@ -78,6 +78,7 @@ def another(first: JobState, job: Job) -> JobState:
         reason=first.reason,
         line=first.line,
         need=first.need,
+        slow=first.slow,
         rows=array("i", first.rows),
         stamp=first.stamp,
         counted=True,

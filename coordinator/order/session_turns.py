@@ -30,7 +30,7 @@ from shard_worker.framework.session import Session
 from shard_worker.session_model.demands import names_tier
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.queue_totals import QUEUE_GATE, opens_gate, waits_for_entry, whole
-from shared.messages.messages import NOBODY, TaskState
+from shared.messages.messages import NOBODY, StatusItem, TaskState
 from shared.messages.reason import HoldReason, Reason, WaitReason
 from shared.model.model import Job, Pairs, Role
 
@@ -172,6 +172,7 @@ class Sessions(Repairs):
                     self.put_job(job)
 
     def _put_like(self, first: JobState, jobs: Sequence[Job]) -> None:
+        first.slow = self._is_slow(first.job)  # each is asked when it gets its turn
         for job in jobs:
             self.spanning.put_job(job, self.accounts.classes)
         super()._put_like(first, jobs)
@@ -227,6 +228,30 @@ class Sessions(Repairs):
             self.stale_gangs.note(jid)
         if state is TaskState.RUNNING and self.contention.actions and job is not None:
             job.started.update(dict.fromkeys(tasks, self.now))
+
+    def only_proceeds(self, item: StatusItem) -> bool:
+        """Take that tasks which are bound begin to run, or that those which are being bound are,
+        as :meth:`task_changed` does, where nothing else follows from it; else False. Two such
+        words come of nearly every task."""
+        jid, new = item.jid, item.state
+        job = self.jobs.get(jid)
+        if (
+            job is None
+            or item.adopted
+            or job.evicted
+            or job.stopping
+            or jid in self.gangs
+            or not self.accounts.proceed(job, item.tasks, new)
+        ):
+            return False
+        if new is TaskState.BOUND:
+            job.refusals = 0
+            return True
+        if self.stale_gangs.on:
+            self.stale_gangs.note(jid)
+        if self.contention.actions:
+            job.started.update(dict.fromkeys(item.tasks, self.now))
+        return True
 
     def slow(self, state: JobState) -> bool:
         """Whether allocating the job needs a session."""
