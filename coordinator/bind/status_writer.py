@@ -17,7 +17,7 @@ from typing import Protocol
 from coordinator.ledger_refusals import LedgerRefusals, WriteKind
 from shared.ledger.errors import LedgerArgument, LedgerFault
 from shared.ledger.protocol import COORDINATOR
-from shared.ledger.retry import write
+from shared.ledger.retry import AcceptedRun, write
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply
 
 BATCH_TASKS = 2000
@@ -47,8 +47,7 @@ class Recorder:
         ledger: RecordsBatches,
         *,
         epoch: Epoch,
-        run_id: Callable[[], Awaitable[str]],
-        bless: Callable[[], Awaitable[str]],
+        run: AcceptedRun,
         renew: Callable[[], Awaitable[bool]] | None = None,
         current: Callable[[list[StatusItem]], list[StatusItem]],
         applied: Callable[[list[StatusItem], list[list[int]]], None],
@@ -56,13 +55,12 @@ class Recorder:
         refusals: LedgerRefusals | None = None,
         queue_size: int = 256,
     ) -> None:
-        """``bless``, ``renew``: as in :func:`write`. ``current`` drops what the previous batch made
+        """``run``, ``renew``: as in :func:`write`. ``current`` drops what the previous batch made
         void; called right before a batch is sent. ``applied`` gets the changes, under ``guard``:
         nobody reads the ledger between a batch and its effect on the coordinator."""
         self._ledger = ledger
         self._epoch = epoch
-        self._run_id = run_id
-        self._bless = bless
+        self._run = run
         self._renew = renew
         self._current = current
         self._applied = applied
@@ -146,6 +144,4 @@ class Recorder:
             batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, expired)
             return self._ledger.record(batch)
 
-        return await write(
-            send, run_id=self._run_id, bless=self._bless, renew=self._renew, call_name="record"
-        )
+        return await write(send, run=self._run, renew=self._renew, call_name="record")

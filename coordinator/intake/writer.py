@@ -30,7 +30,7 @@ from coordinator.ledger_refusals import REFUSED, LedgerRefusals, StoreRefused, W
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, IntakeReply
 from shared.ledger.errors import LedgerError
-from shared.ledger.retry import write
+from shared.ledger.retry import AcceptedRun, write
 from shared.messages.messages import Epoch
 from shared.slices import SLICE_SECONDS, GiveWay, Steps, in_slices
 from shared.telemetry.tracing import span
@@ -149,8 +149,7 @@ class IntakeWriter:
         *,
         writer: str,
         epoch: Epoch,
-        run_id: Callable[[], Awaitable[str]],
-        bless: Callable[[], Awaitable[str]],
+        run: AcceptedRun,
         stored: Callable[[Changes], None],
         published: Callable[[], None] = lambda: None,
         notices: Callable[[Changes], Iterable[Notice]] = lambda _: (),
@@ -158,7 +157,7 @@ class IntakeWriter:
         refusals: LedgerRefusals | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``bless`` accepts a new run of the server. ``stored`` gets what is stored, in parts;
+        """``stored`` gets what is stored, in parts;
         ``published`` is called once after all parts of a batch: whoever orders jobs then sees them
         together, and makes fewer and larger calls to workers of them. ``notices``: what to tell the
         author of what was just stored. ``bound``: how many jobs may
@@ -170,8 +169,7 @@ class IntakeWriter:
         self._ledger = ledger
         self._writer = writer
         self._epoch = epoch
-        self._run_id = run_id
-        self._bless = bless
+        self._run = run
         self._stored = stored
         self._published = published
         self._notices = notices
@@ -464,7 +462,7 @@ class IntakeWriter:
             batch = IntakeBatch(self._writer, self._epoch, self._sequence, run, ops, encoded)
             return self._ledger.store(batch)
 
-        await write(send, run_id=self._run_id, bless=self._bless, call_name="store")
+        await write(send, run=self._run, call_name="store")
 
 
 def _encode(documents: Iterable[Document], into: dict[str, bytes | None]) -> Steps[None]:

@@ -23,7 +23,7 @@ from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.order.order import Order
 from shared.ledger.entries.stored import JobRecord, TaskRecord
-from shared.ledger.retry import insist, write
+from shared.ledger.retry import AcceptedRun, insist, write
 from shared.messages.messages import ACCEPTED, CommitBatch, CommitReply, Epoch
 
 EVICTOR = "evictor"
@@ -50,8 +50,7 @@ class PodEvictor:
         *,
         epoch: Epoch,
         registry: Callable[[], Registry],
-        run_id: Callable[[], Awaitable[str]],
-        bless: Callable[[], Awaitable[str]],
+        run: AcceptedRun,
         kick: Callable[[], None],
         guard: asyncio.Lock,
         withdraw: Callable[[Iterable[Task]], None],
@@ -62,8 +61,7 @@ class PodEvictor:
         self._ledger = ledger
         self._epoch = epoch
         self._registry = registry
-        self._run_id = run_id
-        self._bless = bless
+        self._run = run
         self._kick = kick
         self._sequence = 0
         # Two evictions at once would count the same budget twice; and while a state is being
@@ -142,4 +140,4 @@ class PodEvictor:
             batch = CommitBatch(EVICTOR, self._epoch, sequence, run, [plan.statement])
             return self._ledger.commit(batch)
 
-        return await write(send, run_id=self._run_id, bless=self._bless, call_name="evict")
+        return await write(send, run=self._run, call_name="evict")

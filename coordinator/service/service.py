@@ -81,7 +81,7 @@ from coordinator.service.worker_lifecycle import Workers, WorkerTimes
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.renewal import RedisRenewal
-from shared.ledger.retry import insist
+from shared.ledger.retry import AcceptedRun, insist
 from shared.policy.model import Policy
 from shared.settings.settings import Settings
 
@@ -89,6 +89,9 @@ log = structlog.get_logger(__name__)
 
 INTAKE = "intake"
 """Writer name for batches of objects: with its own sequence it does not wait for status batches."""
+
+ROUNDTRIP_EVERY = 1.0
+"""Seconds between two measured reads of the ledger."""
 
 SETTLE_SECONDS = 5.0
 """How long calls to workers may take to come back once we are asked to stop."""
@@ -128,6 +131,7 @@ class Service:
         self._settled = asyncio.Event()
         """Set when we were asked to stop and no worker has an open call."""
         self.leadership: Leadership | None = None
+        self._run = AcceptedRun(self._bless)
         """None while another leads."""
         self.standby = Standby(
             ledger,
@@ -188,7 +192,7 @@ class Service:
         renewal = RedisRenewal(self._settings.access(), timeout=lease)
         group.create_task(leadership.keep_forever(partial(KeeperThread, renewal)))
         epoch = leadership.epoch
-        self.workers.leads(epoch, self._bless)
+        self.workers.leads(epoch, self._run.accept)
         claim = partial(self._ledger.claim, leader=epoch)
         intake_epoch = await insist(partial(claim, INTAKE), call_name="claim")
         evictor_epoch = await insist(partial(claim, EVICTOR), call_name="claim")
@@ -213,7 +217,7 @@ class Service:
         self.core.observe(self.objects)
         self.intake.node_of = self.objects.node_of
         self.jobs.restored(self.intake.documents.values())
-        await insist(self._bless, call_name="bless")
+        await insist(self._run.accept, call_name="bless")
         log.info("Became the leader", epoch=str(epoch), jobs=len(self.core.order.jobs))
         return Takeover(leadership, intake_epoch, evictor_epoch)
 
@@ -222,8 +226,7 @@ class Service:
         self._recorder = recorder = Recorder(
             self._ledger,
             epoch=lead.leadership.epoch,
-            run_id=self._blessed,
-            bless=self._bless,
+            run=self._run,
             renew=lead.leadership.renew,
             current=self.core.victims.current,
             applied=self._applied,
@@ -235,8 +238,7 @@ class Service:
             self._ledger,
             writer=INTAKE,
             epoch=lead.intake,
-            run_id=self._blessed,
-            bless=self._bless,
+            run=self._run,
             stored=self._stored,
             published=self._kicked.set,
             notices=partial(notices_of, self.core),
@@ -297,8 +299,7 @@ class Service:
             self._ledger,
             epoch=lead.evictor,
             registry=lambda: self.intake.registry,
-            run_id=self._blessed,
-            bless=self._bless,
+            run=self._run,
             kick=self._kicked.set,
             guard=self._guard,
             withdraw=binding.withdraw,
@@ -337,8 +338,12 @@ class Service:
         group.create_task(executor.sweep_forever(self.objects.sweep, every=SWEEP_SECONDS))
         restarts = TaskRestarts(self.core.order, recorder, evictor)
         group.create_task(self.jobs.run(writer, restarts.begin_anew))
-        group.create_task(reconciling.run_forever())
-        group.create_task(reconciling.audit_forever())
+        for loop in (
+            reconciling.run_forever(),
+            reconciling.audit_forever(),
+            self._time_ledger_forever(),
+        ):
+            group.create_task(loop)
         if (observed := self._observed) is not None:
             observed.lead(self._ledger_id, lead.leadership)
             follow = observed.feed_forever(
@@ -354,11 +359,13 @@ class Service:
         newest = max(self.standby.log_id, self.workers.newest, key=log_position)
         return await self._ledger.bless(self.leadership.epoch, after=newest)
 
-    async def _blessed(self) -> str:
-        started = time.monotonic()
-        run_id = await insist(self._ledger.run_id, call_name="run id")
-        self.probes.ledger.observe(time.monotonic() - started)
-        return run_id
+    async def _time_ledger_forever(self) -> None:
+        """Measure how long a small read takes."""
+        while True:
+            started = time.monotonic()
+            await insist(self._ledger.run_id, call_name="run id")
+            self.probes.ledger.observe(time.monotonic() - started)
+            await asyncio.sleep(ROUNDTRIP_EVERY)
 
     async def _until(self, stop: asyncio.Event) -> None:
         """Stop in steps: no new work, wait for open calls, close the listener."""

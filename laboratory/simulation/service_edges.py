@@ -46,6 +46,8 @@ from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.keys import log_position
+from shared.ledger.memory.synchronous import at_once
+from shared.ledger.retry import AcceptedRun
 from shared.messages.messages import HOLDING, Epoch, StatusItem
 from shared.policy.model import Policy
 
@@ -127,14 +129,14 @@ class ServiceEdges:
             newest = max(log_id, self._workers.newest, key=log_position)
             return await ledger.bless(leadership.epoch, after=newest)
 
-        self._workers.leads(leadership.epoch, bless)
+        run = AcceptedRun(bless, at_once(ledger.run_id()))
+        self._workers.leads(leadership.epoch, run.accept)
 
         guard = asyncio.Lock()
         self._recorder = Recorder(
             ledger,
             epoch=leadership.epoch,
-            run_id=ledger.run_id,
-            bless=bless,
+            run=run,
             renew=leadership.renew,
             current=core.victims.current,
             applied=self._applied,
@@ -146,8 +148,7 @@ class ServiceEdges:
             ledger,
             writer=INTAKE,
             epoch=epoch,
-            run_id=ledger.run_id,
-            bless=bless,
+            run=run,
             stored=self._stored,
             published=step,
             refusals=self.refusals,
@@ -196,8 +197,7 @@ class ServiceEdges:
                 ledger,
                 epoch=evictor,
                 registry=lambda: intake.registry,
-                run_id=ledger.run_id,
-                bless=bless,
+                run=run,
                 kick=step,
                 guard=guard,
                 withdraw=self._binding.withdraw,

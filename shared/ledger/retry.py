@@ -33,30 +33,44 @@ async def insist(call: Callable[[], Awaitable[_T]], *, call_name: str) -> _T:
             wait = min(wait * 2, 1.0)
 
 
+class AcceptedRun:
+    """The run of the ledger's server that a leader accepted last. It is not asked for before a
+    write: the scripts refuse a batch that names another than the present one."""
+
+    def __init__(self, bless: Callable[[], Awaitable[str]], run_id: str = "") -> None:
+        """``bless`` accepts the present run, and returns its id. ``run_id``: one that was accepted
+        before; "" for none."""
+        self._bless = bless
+        self.run_id = run_id
+
+    async def accept(self) -> str:
+        """Accept the present run. Raises what ``bless`` does."""
+        self.run_id = await self._bless()
+        return self.run_id
+
+
 async def write(
     send: Callable[[str], Awaitable[R]],
     *,
-    run_id: Callable[[], Awaitable[str]],
-    bless: Callable[[], Awaitable[str]],
+    run: AcceptedRun,
     renew: Callable[[], Awaitable[bool]] | None = None,
     call_name: str,
 ) -> R:
     """Send one batch until it is in the ledger. ``send`` puts the given run id on it.
 
-    ``bless`` accepts a new run of the server, after a restart. ``renew`` restarts our expired lease
-    where nobody else claimed the writer (None: the writer has no lease). Raises Deposed where the
-    batch will never be accepted, and the errors of ``bless``.
+    ``renew`` restarts our expired lease where nobody else claimed the writer (None: the writer has
+    no lease). Raises Deposed where the batch will never be accepted, and the errors of
+    :meth:`AcceptedRun.accept`.
     """
     while True:
-        run = await run_id()
-        reply = await insist(partial(send, run), call_name=call_name)
+        reply = await insist(partial(send, run.run_id), call_name=call_name)
         match reply.verdict:
             case Verdict.COMMITTED | Verdict.RECHECKED:
                 return reply
             case Verdict.RUN:
-                # The server was started again. `bless` looks whether this is the ledger that we
-                # know, and not an old copy, before anything is added to it.
-                await insist(bless, call_name="bless")
+                # The server was started again. Before anything is added to it we look whether this
+                # is the ledger that we know, and not an old copy.
+                await insist(run.accept, call_name="bless")
             # The lease may have run out while we, or the server, stood still. Nobody claimed the
             # writer as long as it can be renewed, so that what we know is still true.
             case Verdict.EPOCH if renew is not None and await insist(renew, call_name="renew"):

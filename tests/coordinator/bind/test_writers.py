@@ -17,6 +17,7 @@ from coordinator.ledger_refusals import LedgerRefusals, WriteKind
 from shared.ledger.errors import Deposed, LedgerArgument, LedgerError, LedgerFault
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
+from shared.ledger.retry import AcceptedRun
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply, TaskState
 from tests.builders.objects import node, pod
 
@@ -39,8 +40,7 @@ async def recording(
     recorder = Recorder(
         ledger,
         epoch=leader,
-        run_id=ledger.run_id,
-        bless=lambda: ledger.bless(leader),
+        run=AcceptedRun(lambda: ledger.bless(leader), await ledger.run_id()),
         current=lambda items: items,
         applied=lambda items, changed: applied.append((len(items), changed)),
         guard=asyncio.Lock(),
@@ -60,8 +60,7 @@ async def writing(ledger: MemoryLedger, stored: list[Changes]) -> AsyncIterator[
         ledger,
         writer=INTAKE,
         epoch=await ledger.claim(INTAKE, leader=leader),
-        run_id=ledger.run_id,
-        bless=lambda: ledger.bless(leader),
+        run=AcceptedRun(lambda: ledger.bless(leader), await ledger.run_id()),
         stored=stored.append,
     )
     task = asyncio.create_task(writer.run())

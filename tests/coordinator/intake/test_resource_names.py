@@ -18,6 +18,7 @@ from coordinator.service.resource_names import free_unused_names
 from shared.ledger.entries.intake_batch import Observe
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
+from shared.ledger.retry import AcceptedRun
 from shared.units.slots import BASE, MOST_ASKED, MOST_RESOURCES, Slots
 from tests.builders.objects import container, job, node, pod, pod_group, queue, task
 from tests.coordinator.intake.bench import Bench, same, state
@@ -213,8 +214,7 @@ async def writing(ledger: MemoryLedger, intake: Intake) -> AsyncIterator[IntakeW
         ledger,
         writer="intake",
         epoch=await ledger.claim("intake", leader=leader),
-        run_id=ledger.run_id,
-        bless=lambda: ledger.bless(leader),
+        run=AcceptedRun(lambda: ledger.bless(leader), await ledger.run_id()),
         stored=lambda changes: None,
     )
     running = asyncio.create_task(writer.run())

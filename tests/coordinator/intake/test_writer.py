@@ -23,6 +23,7 @@ from shared.ledger.entries.log import IntakeEntry
 from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
+from shared.ledger.retry import AcceptedRun
 from shared.manifests.fields.metadata import QUEUE_NAME
 from shared.slices import SLICE_CLOCK, SliceClock
 from tests.builders.objects import EVERY_KIND, job, node, pod, pod_group, queue
@@ -51,8 +52,7 @@ class WriterDesk:
             self.ledger,
             writer="intake",
             epoch=await self.ledger.claim("intake", leader=leader),
-            run_id=self.ledger.run_id,
-            bless=lambda: self.ledger.bless(leader),
+            run=AcceptedRun(lambda: self.ledger.bless(leader), await self.ledger.run_id()),
             stored=self._stored,
             refusals=self.refusals,
         )

@@ -21,6 +21,7 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
+from shared.ledger.retry import AcceptedRun
 
 INTAKE = "intake"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
@@ -134,8 +135,7 @@ async def behind(**parts: Any) -> AsyncIterator[WriteClient]:
         ledger,
         writer=INTAKE,
         epoch=await ledger.claim(INTAKE, leader=leader),
-        run_id=ledger.run_id,
-        bless=lambda: ledger.bless(leader),
+        run=AcceptedRun(lambda: ledger.bless(leader), await ledger.run_id()),
         stored=observed.stored,
     )
     app = web.Application(middlewares=[failures], client_max_size=1 << 24)

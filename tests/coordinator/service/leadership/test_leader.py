@@ -17,6 +17,7 @@ from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
+from shared.ledger.retry import AcceptedRun
 from shared.messages.messages import Epoch, StatusItem
 
 LEASE = 2.0
@@ -153,8 +154,7 @@ async def test_a_record_after_the_lease_ran_out_is_taken_where_nobody_else_claim
     recorder = Recorder(
         ledger,
         epoch=leadership.epoch,
-        run_id=ledger.run_id,
-        bless=lambda: ledger.bless(leadership.epoch),
+        run=AcceptedRun(lambda: ledger.bless(leadership.epoch), await ledger.run_id()),
         renew=leadership.renew,
         current=lambda items: items,
         applied=lambda items, _: applied.append(items),
