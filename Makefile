@@ -87,9 +87,10 @@ test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, three fil
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
 	@$(BIN)/python -m pytest -q -m "alone and not kubernetes and not thorough $(PROOFS)"
 
-# Each of the two has an API server, which its tests share: they wait more than they work.
+# Each process has an API server, which its tests share: they wait more than they work. For the few
+# of `make test` one does, as a second costs more than it runs beside the first.
 test-kubernetes: $(DEV_STAMP) ## The tests on a real API server (`make kubernetes` builds it)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "kubernetes and not thorough $(PROOFS)" tests/kubernetes tests/deploy
+	@$(BIN)/python -m pytest -q -n $(if $(PROOFS),0,2) --dist loadfile -m "kubernetes and not thorough $(PROOFS)" tests/kubernetes tests/deploy
 
 # They wait more than they work, and share nothing: no server, no network, no folder.
 test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, two at a time: for CI, not in `make test`

@@ -224,7 +224,7 @@ def short_shapes(directory: Path, served: Mapping[str, str]) -> dict[str, JsonSh
     write_inputs(directory)
     _run("token new --name ci --role submit --queue research --file tokens", directory)
     alone = shapes(SHORT, directory)
-    with Up(START.text, directory) as server:
+    with Up(START.text, directory, shards=1) as server:
         for name in ("nodes", "gang", "too-large"):
             _run(f"apply -f {EXAMPLES / name}.yaml", directory, KUBECONFIG=server.kubeconfig)
         return alone | shapes(served, directory, server)

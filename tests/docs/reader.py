@@ -39,7 +39,7 @@ def read(page: Path, server: Up | None, tmp_path: Path) -> None:
             elif block.text != START.text:
                 printed |= run(part, tmp_path, running_server)
                 part = []
-                running_server = stack.enter_context(Up(block.text, tmp_path))
+                running_server = stack.enter_context(Up(block.text, tmp_path, shards=1))
         printed |= run(part, tmp_path, running_server)
     for before, block in pairwise(results):
         if "output" in block.options and before not in left_out:

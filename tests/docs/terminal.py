@@ -52,7 +52,8 @@ def surroundings(directory: Path, **more: str) -> dict[str, str]:
 class Up:
     """A server, started by a page's own words, on a port that is free."""
 
-    def __init__(self, text: str, directory: Path, **environment: str) -> None:
+    def __init__(self, text: str, directory: Path, *, shards: int = 2, **environment: str) -> None:
+        """Each shard's worker takes 2 s of processor time to start."""
         self._run_dir = Path(tempfile.mkdtemp(prefix="qt-"))
         self._said = directory / "up.txt"
         with self._said.open("w") as output:
@@ -63,7 +64,7 @@ class Up:
                     directory,
                     QUADRANT_RUN_DIR=str(self._run_dir),
                     QUADRANT_LISTEN_PORT="0",
-                    QUADRANT_SHARDS="2",  # each worker starts for 2 s of processor time
+                    QUADRANT_SHARDS=str(shards),
                     **environment,
                 ),
                 stdout=output,

@@ -18,7 +18,7 @@ from coordinator.supervisor.child_process import descendants
 PATIENCE = 100.0
 ALL_AT_ONCE = 60.0
 """Seconds, on a machine that does much else: a run of such a command takes minutes and more."""
-WORK_SECONDS = 2.5
+WORK_SECONDS = 1.5
 """Processor time after which a command is in the middle of its work: it starts with less."""
 
 Ready = Callable[[int], bool]

@@ -148,36 +148,24 @@ async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.all
-async def test_a_coordinator_leads_while_ray_starts(short_dir: Path) -> None:
-    there: dict[str, set[str]] = {}
-
-    def note(phase: str) -> None:
-        there[phase] = set(running.pids())
-
-    running = Supervisor(load_settings(run_dir=short_dir, shards=1), on_phase=note)
-    async with running:
-        assert await running.leader() == COORDINATOR
-        log = running.log(COORDINATOR).read_text()
-    assert COORDINATOR in there["waiting for ray"]
-    assert log.index("Became the leader") < log.index("Started a shard worker")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.all
-async def test_a_ray_head_that_dies_at_the_start_is_started_again(short_dir: Path) -> None:
-    killed: list[int] = []
+async def test_a_coordinator_leads_while_ray_starts_and_starts_again(short_dir: Path) -> None:
+    """A head that dies at the start is started again."""
+    pids: dict[str, dict[str, int]] = {}
+    workers = "waiting for the coordinator and its workers"
 
     def kill_head(phase: str) -> None:
-        if phase == "waiting for the coordinator and its workers":
-            killed.append(running.pids()[RAY])
-            os.kill(killed[0], signal.SIGKILL)
+        pids[phase] = running.pids()
+        if phase == workers:
+            os.kill(pids[phase][RAY], signal.SIGKILL)
 
     running = Supervisor(load_settings(run_dir=short_dir, shards=1), on_phase=kill_head)
     async with running:
-        assert running.pids()[RAY] not in killed
+        assert await running.leader() == COORDINATOR
+        assert running.pids()[RAY] != pids[workers][RAY]
         assert running.worker_pids()
-    assert killed
+        log = running.log(COORDINATOR).read_text()
+    assert COORDINATOR in pids["waiting for ray"]
+    assert log.index("Became the leader") < log.index("Started a shard worker")
 
 
 def test_a_port_for_a_slow_server_is_none_that_the_kernel_gives_out() -> None:

@@ -13,7 +13,7 @@ from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import play
 from laboratory.simulation.scenario import FaultKind
 from shared.codec.packed import replace
-from tests.examples import THOROUGH, examples
+from tests.examples import THOROUGH, examples, first_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SEEDS = max(25, examples(50)) if THOROUGH else examples(50)
@@ -85,7 +85,7 @@ def test_messages_alone_make_another_history() -> None:
     assert first.notes.lines != other.notes.lines
 
 
-def test_books_agree_after_every_single_event() -> None:
-    for seed in (29, 44):
-        played = play(scenario(seed), inspect=lambda simulation: simulation.incarnation.validate())
-        assert not played.broken
+@pytest.mark.parametrize("seed", first_of([29, 44]))
+def test_books_agree_after_every_single_event(seed: int) -> None:
+    played = play(scenario(seed), inspect=lambda simulation: simulation.incarnation.validate())
+    assert not played.broken
