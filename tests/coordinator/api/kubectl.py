@@ -34,11 +34,15 @@ class Kubectl:
 
     async def __call__(self, *words: str, text: str = "", **environment: str) -> KubectlOutput:
         """Run a command. ``text`` goes to its standard input."""
+        return await self.plugin(f"--server={self._url}", *words, text=text, **environment)
+
+    async def plugin(self, *words: str, text: str = "", **environment: str) -> KubectlOutput:
+        """Run a plugin, which takes kubectl's own options from nobody: it learns of the server by
+        its environment."""
         program = found()
         assert program is not None
         process = await asyncio.create_subprocess_exec(
             program,
-            f"--server={self._url}",
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +30,7 @@ async def test_it_finds_every_kind(kubectl: Kubectl) -> None:
     kinds = {line.split()[-1] for line in text.splitlines()}
     assert kinds >= {"Pod", "Node", "Event", "Namespace", "PodGroup", "Queue", "Job", "HyperNode"}
     assert kinds >= {"PriorityClass", "Shard"}
-    assert "Server Version: v1.32" in await kubectl.ok("version")
+    assert re.search(r"Server Version: v1\.32.*quadrant", await kubectl.ok("version"))
     assert "scheduling.volcano.sh/v1beta1" in await kubectl.ok("api-versions")
 
 
@@ -137,6 +139,22 @@ async def test_its_mistakes_are_told(kubectl: Kubectl) -> None:
     assert result.code == 1
     result = await kubectl("get", "wheels")
     assert "doesn't have a resource type" in result.err
+    for words in (("cluster-info",), ("top", "pods")):  # what they ask for is not served
+        assert "panic" not in (await kubectl(*words)).err
+
+
+@pytest.mark.all
+async def test_the_plugin_is_the_command(kubectl: Kubectl, service: Running) -> None:
+    """``kubectl-quadrant`` stands beside ``quadrant``; kubectl finds it in PATH."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    server = {"PATH": programs, "QUADRANT_SERVER": service.url}
+    words = ("quadrant", "get", "pods", "-n", "ns", "-l", "tier=train", "-o", "name")
+    output = await kubectl.plugin(*words, **server)
+    assert output.out.splitlines() == [f"pod/train-w-{i}" for i in range(3)], output
+    output = await kubectl.plugin("quadrant", "explain", "pod", "ns/big", **server)
+    assert "ExceedsNodeCapacity" in output.out, output
+    names = (await kubectl.ok("get", "all", "-n", "ns", "-o", "name")).split()
+    assert {"pod/big", "pod/train-w-2", "job.batch.volcano.sh/train"} <= {*names}
 
 
 @pytest.mark.all

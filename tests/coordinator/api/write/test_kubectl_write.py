@@ -143,6 +143,7 @@ async def test_server_side_apply(kubectl: Kubectl) -> None:
     before = await version(kubectl, "queue", "research")
     await kubectl.ok(*ssa, text=QUEUE)
     assert await version(kubectl, "queue", "research") == before
+    assert (await kubectl("diff", *ssa[1:], text=QUEUE)).code == 0
 
     other = (*ssa, "--field-manager=other")
     changed = QUEUE.replace("weight: 2", "weight: 5")
@@ -256,6 +257,15 @@ async def test_delete(kubectl: Kubectl) -> None:
     assert result.err == 'Error from server (NotFound): nodes "n1" not found\n'
     # The names are free again.
     await kubectl.ok("create", "-f", "-", text=ALL)
+
+
+@pytest.mark.all
+async def test_a_finalizer_can_be_taken_away(kubectl: Kubectl) -> None:
+    for finalizers in ("[example.com/a, example.com/b]", "[example.com/b]"):
+        held = QUEUE.replace("name: research", f"name: research, finalizers: {finalizers}")
+        await kubectl.ok("apply", "-f", "-", text=held)
+    assert (await read(kubectl, "queue", "research"))["metadata"]["finalizers"] == ["example.com/b"]
+    await kubectl.ok("delete", "queue", "research", "--timeout=60s")
 
 
 @pytest.mark.all
