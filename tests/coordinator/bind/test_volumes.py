@@ -121,11 +121,8 @@ async def test_a_successor_binds_tasks_that_waited_for_volumes(
         assert await volumes_of_claims(parts) == {"c": "d"}
 
 
-async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
-    embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And does not hold the drain up until its wait is over."""
-    flush(embedded_server)
+def unanswered(monkeypatch: pytest.MonkeyPatch) -> list[ClaimBinding]:
+    """The bindings of claims that are asked for from now on; nobody answers."""
     asked: list[ClaimBinding] = []
 
     def note(_: object, bindings: list[ClaimBinding], __: float) -> Admission:
@@ -133,6 +130,15 @@ async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
         return Admission()
 
     monkeypatch.setattr(f"{StoredPreBind.__module__}.bind_claims", note)
+    return asked
+
+
+async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
+    embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not hold the drain up until its wait is over."""
+    flush(embedded_server)
+    asked = unanswered(monkeypatch)
     items = [*NODES, storage_class(), disk("d", "n1"), volume_claim("c", "ns"), asking("j", "c")]
     async with (
         running(embedded_server.url, short_dir) as parts,
@@ -153,13 +159,7 @@ async def test_a_bind_with_a_deleted_claim_gives_its_place_back_with_a_reason(
     embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flush(embedded_server)
-    asked: list[ClaimBinding] = []
-
-    def note(_: object, bindings: list[ClaimBinding], __: float) -> Admission:
-        asked.extend(bindings)
-        return Admission()
-
-    monkeypatch.setattr(f"{StoredPreBind.__module__}.bind_claims", note)
+    asked = unanswered(monkeypatch)
     items = [*NODES, storage_class(), disk("d", "n1"), volume_claim("c", "ns"), asking("j", "c")]
     async with running(embedded_server.url, short_dir) as parts:
         await submit(parts, *items)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.intake.admission import resource_names
+from coordinator.intake.admission.registry import Registry
 from coordinator.intake.admission.resource_names import doubt, free, keep_slots, look
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
@@ -140,8 +141,8 @@ def test_a_resource_name_in_use_is_kept(what: str) -> None:
     assert bench.intake.registry.slots.find(name) is not None
 
 
-def test_a_resource_name_used_during_the_scan_is_kept() -> None:
-    """Also by a template that was seen before, of which the class is known."""
+def scanned() -> tuple[Bench, Registry]:
+    """A scan has found that nobody uses a name any more."""
     bench = Bench()
     bench.take(asking("p", f"{OTHER}a"))
     (jid,) = bench.jobs
@@ -151,6 +152,12 @@ def test_a_resource_name_used_during_the_scan_is_kept() -> None:
     doubt(registry)
     for _ in look(registry):
         pass
+    return bench, registry
+
+
+def test_a_resource_name_used_during_the_scan_is_kept() -> None:
+    """Also by a template that was seen before, of which the class is known."""
+    bench, registry = scanned()
     assert registry.doubtful == {f"{OTHER}a"}
     bench.take(asking("again", f"{OTHER}a"))
     assert registry.doubtful == set()
@@ -169,15 +176,7 @@ def test_the_scan_ends_with_its_last_candidate(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_resource_name_counted_in_the_ledger_is_kept() -> None:
-    bench = Bench()
-    bench.take(asking("p", f"{OTHER}a"))
-    (jid,) = bench.jobs
-    bench.remove("Pod", "p")
-    bench.purge(jid)
-    registry = bench.intake.registry
-    doubt(registry)
-    for _ in look(registry):
-        pass
+    _, registry = scanned()
     slot = registry.slots.find(f"{OTHER}a")
     assert slot is not None
     keep_slots(registry, [slot])

@@ -42,7 +42,7 @@ from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
-from shared.messages.messages import Turn
+from shared.messages.messages import TaskState, Turn
 from shared.settings.settings import Settings, load_settings
 
 PATIENCE = 60.0
@@ -220,6 +220,16 @@ class Running:
             assert not self._task.done(), self._task.exception()
             await asyncio.sleep(0.02)
         return status
+
+
+def running_pods(service: Running) -> set[str]:
+    """Names of the pods that run."""
+    return {
+        state.job.pod_name(tix)
+        for state in service.service.core.order.jobs.values()
+        for tix, now in enumerate(state.states)
+        if now == TaskState.RUNNING
+    }
 
 
 async def submit(service: Running, *items: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
@@ -134,20 +133,13 @@ BAD: list[tuple[Json, str, str, str]] = [
 """(object, field, value, words of the remedy)."""
 
 
-@pytest.fixture
-def policy(tmp_path: Path) -> str:
-    file = tmp_path / "kai.yaml"
-    file.write_text("dialect: kai\n")
-    return str(file)
-
-
 async def test_an_invalid_kai_object_is_refused_with_field_value_and_remedy(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     queues = [kai_queue("all"), *(kai_queue(name, "all") for name in ("red", "blue", "busy"))]
     async with (
-        running(embedded_server.url, tmp_path, shards=1, policy=policy) as service,
+        running(embedded_server.url, tmp_path, shards=1, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *queues, RACKS, kai_group("holds", "busy"))
@@ -187,7 +179,7 @@ GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
 
 
 async def test_dangling_references_are_accepted_with_a_warning_and_wait(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     fine = {"quota": 1.0001, "overQuotaWeight": 1, "limit": 2}
@@ -206,7 +198,7 @@ async def test_dangling_references_are_accepted_with_a_warning_and_wait(
         *(member(f"l{i}", "large") for i in range(3)),
     ]
     async with (
-        running(embedded_server.url, tmp_path, shards=1, policy=policy) as service,
+        running(embedded_server.url, tmp_path, shards=1, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         admission = await submit(http, service, *items)

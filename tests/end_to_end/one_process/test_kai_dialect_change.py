@@ -25,13 +25,6 @@ QUEUE = "/apis/scheduling.run.ai/v2/queues"
 GROUP = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
 
 
-@pytest.fixture
-def kai(tmp_path: Path) -> str:
-    file = tmp_path / "kai.yaml"
-    file.write_text("dialect: kai\n")
-    return str(file)
-
-
 async def test_stored_kai_objects_count_after_a_change_of_dialect(
     embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:

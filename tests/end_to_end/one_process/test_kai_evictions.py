@@ -18,7 +18,7 @@ from shared.messages.messages import TaskState
 from shared.policy.kai_names import DEFAULT_PLUGINS
 from tests.builders.objects import kai_group, kai_queue
 from tests.conftest import flush
-from tests.end_to_end.one_process.harness import AdvancedCluster, Running, running
+from tests.end_to_end.one_process.harness import AdvancedCluster, Running, running, running_pods
 from tests.end_to_end.one_process.test_kai_order import delete, gpus, leaf, single
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, nodes_of, read, submit
 
@@ -38,15 +38,6 @@ def service_of(
     file.write_text(policy)
     its_kubelets = kubelets or LocalCluster(grace=0.05)
     return running(url, tmp_path, shards=shards, policy=str(file), kubelets=its_kubelets)
-
-
-def running_pods(service: Running) -> set[str]:
-    return {
-        state.job.pod_name(tix)
-        for state in service.service.core.order.jobs.values()
-        for tix, now in enumerate(state.states)
-        if now == TaskState.RUNNING
-    }
 
 
 async def events(http: aiohttp.ClientSession, service: Running, kind: str, name: str) -> list[str]:

@@ -11,11 +11,10 @@ import aiohttp
 from coordinator.cluster.simulated.cluster import LocalCluster
 from shard_worker.dialects.kai.service.queues import QueueShares
 from shared.ledger.redis.server import EmbeddedServer
-from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
 from tests.builders.objects import UNLIMITED, kai_group, kai_queue, node
 from tests.conftest import flush
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, running_pods
 from tests.end_to_end.one_process.test_kai_walk import (
     GPUS,
     NODES,
@@ -55,16 +54,6 @@ def total(service: Running) -> int:
     shares = order.session.queue_choice
     assert isinstance(shares, QueueShares)
     return shares.total(order.accounts.cluster).gpu
-
-
-def runs(service: Running) -> set[str]:
-    """The pods that run."""
-    return {
-        state.job.pod_name(tix)
-        for state in service.service.core.order.jobs.values()
-        for tix, now in enumerate(state.states)
-        if now == TaskState.RUNNING
-    }
 
 
 def waiting(service: Running) -> int:
@@ -113,7 +102,7 @@ async def test_turns_go_by_the_next_jobs_and_totals_are_of_what_can_be_used(
         await service.until(lambda _: total(service) == 11_000)
         singles = [f"b{at}" for at in range(8)]
         await submit(http, service, *(single(name, "fill") for name in singles))
-        await service.until(lambda _: runs(service) == {"three", *singles})
+        await service.until(lambda _: running_pods(service) == {"three", *singles})
         # Amber is the first queue by name, of equal age. Its job is more than its quota, that of
         # green is not.
         await submit(http, service, *gang("amber", "amber", 3))
@@ -121,14 +110,14 @@ async def test_turns_go_by_the_next_jobs_and_totals_are_of_what_can_be_used(
         await service.until(lambda _: waiting(service) == 2)
         assert await order(http, service) == [("ns/green", ["QUOTA"]), ("ns/amber", [])]
         await delete(http, service, "/api/v1/namespaces/ns/pods/three")
-        await service.until(lambda _: {"green0", "green1"} <= runs(service))
+        await service.until(lambda _: {"green0", "green1"} <= running_pods(service))
         # One GPU is left. Amber's three do not fit, and keep nobody from it; of the two pods that
         # would fit, the master goes first.
         kube = [kai_group("kube", "blue"), member("worker", "kube"), member("master", "kube")]
         kube[2]["metadata"]["labels"] = {"training.kubeflow.org/job-role": "master"}
         await submit(http, service, *kube)
-        await service.until(lambda _: "master" in runs(service))
-        assert runs(service) == {"green0", "green1", "master", *singles}
+        await service.until(lambda _: "master" in running_pods(service))
+        assert running_pods(service) == {"green0", "green1", "master", *singles}
 
 
 async def test_a_depth_of_one_and_a_tree_that_is_flat(
@@ -152,11 +141,11 @@ async def test_a_depth_of_one_and_a_tree_that_is_flat(
         await submit(http, service, single("behind", "red"))
         # The limit of all is nobody's, and blue does not wait behind red.
         await submit(http, service, *gang("blue", "blue", 3))
-        await service.until(lambda _: len(runs(service)) >= 3)
-        assert runs(service) == {"blue0", "blue1", "blue2"}, admission
+        await service.until(lambda _: len(running_pods(service)) >= 3)
+        assert running_pods(service) == {"blue0", "blue1", "blue2"}, admission
         path = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/hopeless"
         await delete(http, service, path)
-        await service.until(lambda _: "behind" in runs(service))
+        await service.until(lambda _: "behind" in running_pods(service))
         tree = await read(http, service, TREE)
         assert {(q["name"], q["depth"]) for q in tree["queues"]} == {("red", 0), ("blue", 0)}
     policy.write_text("dialect: kai\n")

@@ -22,13 +22,11 @@ from tests.end_to_end.one_process.test_kai_walk import (
     TOPOLOGY_OF_RACKS,
     member,
     nodes_of,
-    policy,
     read,
     submit,
     waits_as,
 )
 
-__all__ = ["policy"]
 Json = dict[str, Any]
 QUEUE = kai_queue("team")
 
@@ -49,7 +47,7 @@ def racked(racks: Iterable[str]) -> list[Json]:
 
 
 async def test_parts_of_gpus_share_devices(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     memory = {"nvidia.com/gpu.memory": "100"}
@@ -59,7 +57,7 @@ async def test_parts_of_gpus_share_devices(
     late = sharing("late", **{"gpu-fraction": "0.9", "gpu-fraction-num-devices": "4"})
     by_memory = sharing("memory", **{"gpu-memory": "40"})
     async with (
-        running(embedded_server.url, tmp_path, shards=3, policy=policy) as service,
+        running(embedded_server.url, tmp_path, shards=3, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *nodes, QUEUE, two, by_memory)
@@ -99,13 +97,13 @@ async def devices_of(http: aiohttp.ClientSession, service: Running) -> dict[str,
 
 
 async def test_a_whole_gpu_is_not_given_beside_a_part(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     one = node("n") | {"status": {"allocatable": {**GPUS, "nvidia.com/gpu": "2"}}}
     whole = member("whole", "pair", gpus=2)
     async with (
-        running(embedded_server.url, tmp_path, policy=policy) as service,
+        running(embedded_server.url, tmp_path, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         part = sharing("part", **{"gpu-fraction": "0.1"})
@@ -118,7 +116,7 @@ async def test_a_whole_gpu_is_not_given_beside_a_part(
 
 
 async def test_one_of_two_sub_groups_is_enough(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     nodes = [node("n") | {"status": {"allocatable": GPUS}}]
@@ -137,7 +135,7 @@ async def test_one_of_two_sub_groups_is_enough(
     pods = [member(f"{sub}-{i}", "tree", sub) for sub in ("l1", "r1", "r2") for i in range(2)]
     pods.append(member("l2-0", "tree", "l2"))
     async with (
-        running(embedded_server.url, tmp_path, policy=policy) as service,
+        running(embedded_server.url, tmp_path, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *nodes, QUEUE, tree, *pods)
@@ -151,7 +149,7 @@ async def test_one_of_two_sub_groups_is_enough(
 
 
 async def test_a_gang_stays_in_one_rack(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     near = kai_group(
@@ -160,7 +158,7 @@ async def test_a_gang_stays_in_one_rack(
         minMember=6,
     )
     async with (
-        running(embedded_server.url, tmp_path, shards=3, policy=policy) as service,
+        running(embedded_server.url, tmp_path, shards=3, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *racked("abc"), TOPOLOGY_OF_RACKS, QUEUE)
@@ -181,7 +179,7 @@ UNEQUAL = [
 
 
 async def test_memory_is_charged_by_its_node_also_after_a_restart(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     """350 MiB are 0.18 of a large device: the limit has room for two there, for none elsewhere."""
     flush(embedded_server)
@@ -189,9 +187,7 @@ async def test_memory_is_charged_by_its_node_also_after_a_restart(
     shares = [sharing(f"share-{i}", **{"gpu-memory": "350"}) for i in range(5)]
     cluster = LocalCluster()
     async with (
-        running(
-            embedded_server.url, tmp_path, shards=3, policy=policy, kubelets=cluster
-        ) as service,
+        running(embedded_server.url, tmp_path, shards=3, policy=kai, kubelets=cluster) as service,
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *UNEQUAL, team, *shares[:3])
@@ -200,9 +196,7 @@ async def test_memory_is_charged_by_its_node_also_after_a_restart(
         assert set((await nodes_of(http, service)).values()) == {"large"}
         service.service.core.order.validate()
     async with (
-        running(
-            embedded_server.url, tmp_path, shards=3, policy=policy, kubelets=cluster
-        ) as service,
+        running(embedded_server.url, tmp_path, shards=3, policy=kai, kubelets=cluster) as service,
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *shares[3:])

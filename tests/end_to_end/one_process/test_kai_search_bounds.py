@@ -13,8 +13,8 @@ from coordinator.jobs.state import JobState
 from shared.ledger.redis.server import EmbeddedServer
 from tests.conftest import flush
 from tests.coordinator.service.metrics.scrape import scrape, total
-from tests.end_to_end.one_process.harness import Running
-from tests.end_to_end.one_process.test_kai_evictions import running_pods, service_of
+from tests.end_to_end.one_process.harness import Running, running_pods
+from tests.end_to_end.one_process.test_kai_evictions import service_of
 from tests.end_to_end.one_process.test_kai_order import leaf, single
 from tests.end_to_end.one_process.test_kai_walk import NODES, read, submit
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
@@ -48,13 +47,6 @@ QUEUES = [
 NODES = [node(f"n{i}") | {"status": {"allocatable": GPUS}} for i in range(3)]
 
 
-@pytest.fixture
-def policy(tmp_path: Path) -> str:
-    file = tmp_path / "kai.yaml"
-    file.write_text("dialect: kai\n")
-    return str(file)
-
-
 async def submit(http: aiohttp.ClientSession, service: Running, *items: Json) -> Json:
     """The answer to a list of objects that is accepted whole."""
     async with http.post(
@@ -80,7 +72,7 @@ async def nodes_of(http: aiohttp.ClientSession, service: Running) -> dict[str, s
 
 
 async def test_a_gang_and_a_pod_of_their_own_are_bound(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     gang = kai_group(
@@ -93,7 +85,7 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
     alone = gpu_pod("alone", labels={"kai.scheduler/queue": "blue"})
     too_many = [kai_group("large", "red", minMember=3), *(member(f"l{i}", "large") for i in "abc")]
     async with (
-        running(embedded_server.url, tmp_path, shards=3, policy=policy) as service,
+        running(embedded_server.url, tmp_path, shards=3, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         admission = await submit(http, service, *NODES, *QUEUES, gang, *members, alone)
@@ -112,7 +104,7 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
         await service.until(lambda status: status["tasks"]["running"] == 4)
         assert (await nodes_of(http, service)).keys() == {"alone", "la", "lb", "lc"}
     async with (
-        running(embedded_server.url, tmp_path, shards=2, policy=policy) as service,
+        running(embedded_server.url, tmp_path, shards=2, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         await service.until(lambda status: status["tasks"]["running"] == 4)
@@ -122,7 +114,7 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
 
 
 async def test_a_gang_waits_for_its_missing_topology_or_queue(
-    embedded_server: EmbeddedServer, tmp_path: Path, policy: str
+    embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)
     racked = node("racked", labels={"rack": "r1"}) | {"status": {"allocatable": GPUS}}
@@ -133,7 +125,7 @@ async def test_a_gang_waits_for_its_missing_topology_or_queue(
         member("w", "nowhere"),
     ]
     async with (
-        running(embedded_server.url, tmp_path, policy=policy) as service,
+        running(embedded_server.url, tmp_path, policy=kai) as service,
         aiohttp.ClientSession() as http,
     ):
         admission = await submit(http, service, *NODES, *QUEUES, *items, queue("red"))

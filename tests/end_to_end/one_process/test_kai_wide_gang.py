@@ -12,7 +12,8 @@ from shared.ledger.redis.server import EmbeddedServer
 from tests.builders.objects import kai_group, node
 from tests.conftest import flush
 from tests.coordinator.service.metrics.scrape import scrape, total
-from tests.end_to_end.one_process.test_kai_evictions import running_pods, service_of
+from tests.end_to_end.one_process.harness import running_pods
+from tests.end_to_end.one_process.test_kai_evictions import service_of
 from tests.end_to_end.one_process.test_kai_order import leaf, single
 from tests.end_to_end.one_process.test_kai_walk import GPUS, member, nodes_of, submit
 

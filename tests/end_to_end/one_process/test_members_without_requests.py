@@ -6,6 +6,8 @@ action nobody would, and the others would hold their nodes for ever.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,15 @@ def holding(service: Running) -> int:
     return sum(s in HOLDING for job in service.service.core.order.jobs.values() for s in job.states)
 
 
+@asynccontextmanager
+async def two_nodes(url: str, path: Path, policy: Path) -> AsyncIterator[Running]:
+    async with running(url, path, policy=policy, kubelets=LocalCluster()) as service:
+        nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
+        await submit(service, *nodes)
+        await settled(service, bound=0)
+        yield service
+
+
 by_both = pytest.mark.parametrize("sessions", [False, True], ids=["columns", "session"])
 
 
@@ -68,10 +79,7 @@ by_both = pytest.mark.parametrize("sessions", [False, True], ids=["columns", "se
 async def test_the_master_is_placed_with_its_workers(
     tmp_path: Path, redis_url: str, policy: Path, *, sessions: bool
 ) -> None:
-    async with running(redis_url, tmp_path, policy=policy, kubelets=LocalCluster()) as service:
-        nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
-        await submit(service, *nodes)
-        await settled(service, bound=0)
+    async with two_nodes(redis_url, tmp_path, policy) as service:
         plan = await planned(service, training(sessions=sessions))
         assert (plan["verdict"], plan["tasks"]["now"]) == ("now", 3)
         await submit(service, training(sessions=sessions))
@@ -87,10 +95,7 @@ async def test_where_the_master_has_no_place_nobody_of_the_gang_holds_one(
 ) -> None:
     """Plan and explain say so, and name the role; the gang starts when a place for it comes."""
     hub: dict[str, Any] = {"nodeSelector": {"disk": "ssd"}}
-    async with running(redis_url, tmp_path, policy=policy, kubelets=LocalCluster()) as service:
-        nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
-        await submit(service, *nodes)
-        await settled(service, bound=0)
+    async with two_nodes(redis_url, tmp_path, policy) as service:
         plan = await planned(service, training(sessions=sessions, **hub))
         await submit(service, training(sessions=sessions, **hub))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
@@ -110,10 +115,7 @@ async def test_a_member_that_waits_does_not_make_up_for_one_that_could_run(
     tmp_path: Path, redis_url: str, policy: Path, *, sessions: bool
 ) -> None:
     """Three of four are enough: three workers are, two and a master that waits are not."""
-    async with running(redis_url, tmp_path, policy=policy, kubelets=LocalCluster()) as service:
-        nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
-        await submit(service, *nodes)
-        await settled(service, bound=0)
+    async with two_nodes(redis_url, tmp_path, policy) as service:
         await submit(service, training(workers=3, sessions=sessions, nodeSelector={"disk": "ssd"}))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         assert holding(service) == 0

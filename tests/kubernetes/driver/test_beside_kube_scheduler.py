@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
-from laboratory.local_kubernetes.binaries import Binaries
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.server_process import ServerProcess
@@ -24,39 +20,13 @@ from tests.deploy.rendered import of_kind, render
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
+from tests.kubernetes.driver.test_shadow import report
 
 pytestmark = pytest.mark.timeout(240)
 
 NAME = "shadow"
-REPORT = "/apis/quadrant.dev/v1alpha1/shadow"
 THEIRS = "default-scheduler"
 PODS = 12
-
-
-@pytest.fixture
-def kube_scheduler(
-    control_plane: ControlPlane, kubernetes_binaries: Binaries, short_dir: Path
-) -> Iterator[ServerProcess]:
-    kubeconfig = control_plane.admin.kubeconfig
-    flags = [
-        f"--{kind}kubeconfig={kubeconfig}" for kind in ("", "authentication-", "authorization-")
-    ]
-    command: list[str | Path] = [
-        kubernetes_binaries.scheduler,
-        *flags,
-        "--leader-elect=false",
-        "--secure-port=0",
-    ]
-    server = ServerProcess(command, short_dir)
-    server.start()
-    yield server
-    server.kill()
-
-
-async def report(quadrant: Followed) -> dict[str, Any]:
-    async with aiohttp.ClientSession(quadrant.service.url) as session, session.get(REPORT) as reply:
-        value: dict[str, Any] = await reply.json()
-        return value
 
 
 async def quadrant_says(*words: str, url: str = "", cwd: Path) -> str:

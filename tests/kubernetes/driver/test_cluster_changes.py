@@ -6,20 +6,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.writes import status_queue, writes
-from laboratory.local_kubernetes.binaries import Binaries
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import HollowKubelets
-from laboratory.local_kubernetes.peers import peer
-from laboratory.local_kubernetes.server_process import ServerProcess
 from shared.messages.messages import ENDED, TaskState
 from tests.kubernetes.definitions import install_volcano
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
@@ -186,17 +183,6 @@ async def test_our_clock_may_be_an_hour_from_the_servers(  # noqa: PLR0917
         await bound_gang(quadrant, cluster)
         await cluster.patch(f"{PODS}/{GANG[0]}/status", {"status": {"phase": "Running"}})
         await until(lambda: TaskState.RUNNING in books(quadrant, "gang"))
-
-
-@pytest.fixture
-def kube_scheduler(
-    control_plane: ControlPlane, kubernetes_binaries: Binaries, short_dir: Path
-) -> Iterator[None]:
-    theirs = peer(kubernetes_binaries.scheduler, control_plane.admin.kubeconfig)
-    server = ServerProcess(theirs.command, short_dir)
-    server.start()
-    yield
-    server.kill()
 
 
 @pytest.mark.usefixtures("kube_scheduler")

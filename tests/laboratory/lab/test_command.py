@@ -6,25 +6,18 @@ import csv
 import json
 import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from coordinator.cli.options.failure import CommandError
-from laboratory.cli.app import app
 from laboratory.lab.files import JOB_COLUMNS
 from laboratory.lab.measures import measured
 from laboratory.lab.play import run
 from tests.conftest import ROOT
-from tests.laboratory.lab.weeks import small, write_csv
+from tests.laboratory.lab.weeks import lab, small, write_csv
 
 CLUSTER = ("--nodes", "2", "--gpus-per-node", "4", "--seeds", "1,2", "--processes", "2")
 POLICY = ROOT / "examples/policies/allocate-only.yaml"
-
-
-def lab(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
 
 
 @pytest.fixture

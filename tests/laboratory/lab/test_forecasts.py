@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from coordinator.cli.options.failure import CommandError
 from laboratory import Cluster, Week, run, search
-from laboratory.cli.app import app
 from laboratory.lab.experiment import Experiment, SeedRun, play_all
 from laboratory.lab.files import FORECAST_COLUMNS
 from laboratory.lab.waits.forecast_accuracy import DEFINITIONS, forecast_accuracy
@@ -22,7 +20,7 @@ from laboratory.lab.waits.forecasts import MOST_JOBS, Forecasts, sampled_rows
 from shared.codec.packed import replace
 from tests.conftest import ROOT
 from tests.examples import examples
-from tests.laboratory.lab.weeks import by_hand, small, write_csv
+from tests.laboratory.lab.weeks import by_hand, lab, small, write_csv
 
 # One GPU, jobs of 600 s. Job i of 0 to 12 is submitted at 310 i and starts at 600 i: it waits
 # 290 i. Job 13 is submitted at 5900 and starts at 7800, job 14 at 7700 and starts at 8400.
@@ -159,10 +157,6 @@ def test_figures_of_random_weeks_follow_from_the_files(tmp_path: Path) -> None:
 def read(file: Path) -> list[dict[str, str]]:
     with file.open(newline="") as lines:
         return list(csv.DictReader(lines))
-
-
-def lab(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
 
 
 def test_asking_changes_nothing() -> None:

@@ -5,25 +5,18 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from coordinator.cli.options.failure import CommandError
 from laboratory import Cluster, Week, fewest_nodes, search
-from laboratory.cli.app import app
 from laboratory.lab.policies import NamedPolicy
 from laboratory.lab.questions.search import ArgumentRange, with_argument
 from laboratory.lab.week import WeekError
-from tests.laboratory.lab.weeks import small, write_csv
+from tests.laboratory.lab.weeks import lab, small, write_csv
 
 BINPACK = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang\n  - name: binpack\n'
 FOUR_GPUS = partial(Cluster.equal, gpus=4)
-
-
-def lab(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from typer.testing import CliRunner
+
+from laboratory.cli.app import app
 from laboratory.lab.cluster import Cluster
 from laboratory.lab.play import Played, RunSettings, played_week
 from laboratory.lab.pod_record import PodRuns
 from laboratory.lab.week import Week
+
+
+def lab(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
 
 
 def by_hand() -> Played:

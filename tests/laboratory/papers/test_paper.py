@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from coordinator.cli.options.failure import CommandError
-from laboratory.cli.app import app
 from laboratory.papers import measure
 from laboratory.papers.paper import NAMES, PaperTable, experiment
 from tests.conftest import ROOT
+from tests.laboratory.lab.weeks import lab
 
 PAGE = (ROOT / "docs" / "laboratory.md").read_text()
-
-
-def lab(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app, ["lab", *map(str, arguments)])
 
 
 @pytest.mark.parametrize(
