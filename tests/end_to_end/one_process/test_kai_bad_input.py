@@ -45,7 +45,6 @@ def without_resources() -> Json:
     return queue
 
 
-TREE: Json = {"subGroups": [sub("a", minMember=1), sub("b", minMember=1, parent="a")]}
 BAD: list[tuple[Json, str, str, str]] = [
     (without_resources(), "spec.resources", "", "write quota, limit and overQuotaWeight"),
     (kai_queue("q-self", "q-self"), "spec.parentQueue", "'q-self'", "write another or leave it"),
@@ -83,13 +82,6 @@ BAD: list[tuple[Json, str, str, str]] = [
         "1",
         "not allowed beside minMember",
     ),
-    (
-        kai_group("g-none", subGroups=[sub("a")]),
-        "spec.subGroups[0].minMember",
-        "",
-        "write how many of its pods",
-    ),
-    (kai_group("g-kind", **TREE), "spec.subGroups[0].minMember", "1", "write minSubGroup instead"),
     (
         kai_group("g-leaf", subGroups=[sub("a", minSubGroup=1)]),
         "spec.subGroups[0].minSubGroup",
