@@ -18,6 +18,7 @@ from coordinator.jobs.pending_tree import Entry, LineNode, LineTree
 from coordinator.jobs.state import Need
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import WaitReason
+from shared.model.model import Requests
 
 LineId = tuple[Need, Hashable]
 
@@ -50,6 +51,8 @@ class Line:
     likeness: Hashable
     """Inputs of placing that are not of the classes in the need; None for none."""
     amounts: Amounts
+    requests: Requests | None
+    """The amounts as rules over queues take them; None: they are not the same on every node."""
     queue: PendingQueue
     number: int = 0
     """Unique per line."""

@@ -24,6 +24,7 @@ from coordinator.jobs.pending_tree import Entry, LineKey, Room
 from coordinator.jobs.state import JobState, Need, SchedulingStatus
 from shard_worker.session_model.workload import Amounts
 from shared.messages.reason import HoldReason, Reason, WaitReason
+from shared.model.model import Requests
 
 SCANNED_LINES = 16
 """A queue with at most this many lines has them scanned: faster there than keeping a tree (a look
@@ -165,14 +166,19 @@ class Lines:
     # --- lines --------------------------------------------------------------------------------
 
     def line(
-        self, queue: PendingQueue, need: Need, likeness: Hashable, amounts: Callable[[], Amounts]
+        self,
+        queue: PendingQueue,
+        need: Need,
+        likeness: Hashable,
+        asks: Callable[[], tuple[Amounts, Requests | None]],
     ) -> Line:
-        """The queue's line for this need and likeness, created where missing. Its first job must
-        join it next."""
+        """The queue's line for this need and likeness, created where missing with what it ``asks``
+        for. Its first job must join it next."""
         line = queue.lines.get((need, likeness))
         if line is None:
             self._lines += 1
-            line = Line(need, likeness, amounts=amounts(), queue=queue, number=self._lines)
+            amounts, requests = asks()
+            line = Line(need, likeness, amounts, requests, queue=queue, number=self._lines)
             queue.lines[line.key] = line
         return line
 

@@ -21,10 +21,10 @@ from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_reasons import of_invalid
 from coordinator.jobs.state import JobState, Need, SchedulingStatus, amounts, core_need, open_job
 from shard_worker.framework.session import Session
-from shard_worker.session_model.workload import QueueInfo
+from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.messages import ENDED, Outcome, OutcomeCode, TaskState
 from shared.messages.reason import HoldReason, Reason, WaitReason
-from shared.model.model import Job, Queue, Role
+from shared.model.model import Job, Queue, Requests, Role
 
 BACKFILL = "backfill"
 
@@ -396,11 +396,14 @@ class JobBook:
             self.lines.join_urgent(state, reason)
             return
         need, queue = self._need(state), self.lines.queues[state.info.qid]
-        line = self.lines.line(
-            queue, need, self._likeness(state), lambda: amounts(need, self.accounts.classes)
-        )
+        line = self.lines.line(queue, need, self._likeness(state), lambda: self._asks(need))
         key = self.session.job_key(state.info, self.accounts.cluster)
         self.lines.join(state, reason, line=line, key=key)
+
+    def _asks(self, need: Need) -> tuple[Amounts, Requests | None]:
+        total = amounts(need, self.accounts.classes)
+        varies = self.accounts.depends_on_node(need)
+        return total, None if varies else tuple(sorted(total.items()))
 
     def _likeness(self, state: JobState) -> Hashable:
         """Inputs of placing that tell the job from others with the same need; None for none."""

@@ -264,13 +264,15 @@ class Picking:
 
     def _line_allowed(self, queue: QueueInfo, line: Line) -> bool:
         """:meth:`allowed`, of the next job of a line."""
-        if self._accounts.depends_on_node(line.need):
+        if line.requests is None:
             return self.allowed(queue, line.need)
-        return self.admits_amounts(queue, line.amounts)
+        return self._admits(queue, line.amounts, line.requests)
 
     def admits_amounts(self, queue: QueueInfo, total: Amounts) -> bool:
         """The same of amounts."""
-        requests: Requests = tuple(sorted(total.items()))
+        return self._admits(queue, total, tuple(sorted(total.items())))
+
+    def _admits(self, queue: QueueInfo, total: Amounts, requests: Requests) -> bool:
         if not self._session.allocatable(queue, requests, self._accounts.cluster):
             return False
         return within_capability(self._lines.queues, queue, total)
