@@ -67,7 +67,7 @@ def _load(part: Values, shards: int) -> dict[str, Any]:
 # --- as a table -----------------------------------------------------------------------------------
 
 HEAD = (
-    *("MODE", "SHARDS", "TASKS/S", "P99", "COORDINATOR", "LEDGER", "WORKERS", "ALL"),
+    *("MODE", "SHARDS", "TASKS/S", "P99 MS", "COORDINATOR", "LEDGER", "WORKERS", "ALL"),
     *("CONFLICTS", "WASTED", "ELSEWHERE", "NODES", "PROJECTED", "LIMIT"),
 )
 """Times of processes are microseconds of processor time a task."""
@@ -85,7 +85,7 @@ def _cells(run: Values, part: Values) -> list[str]:
         run["mode"],
         str(run["shards"]),
         f"{part['tasks_per_second']:,.0f}",
-        f"{part['submit_to_bound_ms']['p99']:,.0f} ms",
+        f"{part['submit_to_bound_ms']['p99']:,.0f}",
         *(f"{costs[role]:.0f}" for role in OF_A_TASK),
         f"{sum(costs[role] for role in OF_A_TASK):.0f}",
         f"{statements['conflicts_true']:,} + {statements['conflicts_read']:,}",
