@@ -99,7 +99,10 @@ def of_invalid(text: str) -> tuple[Reason, str]:
 
 
 def told_counts(counts: Mapping[str, int]) -> str:
-    """A worker's node counts as text, the largest first."""
+    """A worker's node counts as text, the largest first. What does not exist is not told of nodes:
+    there may be none, and it is missing to all of them."""
+    if counts and all(map(is_missing, counts)):
+        return some(sorted(counts), 6)
     worst = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     total = plural(sum(counts.values()), "node")
     parts = some([f"{n} {text.removeprefix('node(s) ')}" for text, n in worst], 6)

@@ -10,7 +10,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.intake.changes import Changes
-from coordinator.jobs.pending_reasons import Why, of_counts, word
+from coordinator.jobs.pending_reasons import Why, of_counts, told_counts, word
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
@@ -204,6 +204,13 @@ def test_as_long_as_one_node_only_lacks_room_the_job_waits_for_room(
     counts: dict[str, int], reason: Reason
 ) -> None:
     assert of_counts(counts) is reason
+
+
+@pytest.mark.parametrize("nodes", [0, 3])
+def test_what_does_not_exist_is_not_counted_by_nodes(nodes: int) -> None:
+    missing = 'persistentvolumeclaim "c" not found'
+    assert told_counts({missing: nodes}) == missing
+    assert told_counts({"node(s) had taints": 2}) == "2 nodes: 2 had taints"
 
 
 def test_one_jobs_reason_applies_to_equal_jobs_behind_it() -> None:
