@@ -97,7 +97,10 @@ class _Search:
 
     def take_out(self, error: InvalidInput, field: str) -> bool:
         """Take out the wrong field, or of a missing one what it is missing in; False: nothing is
-        left to take out."""
+        left to take out. A wrong apiVersion stays: the copy is read by its kind, and of two by the
+        group that it names."""
+        if field == _NAMES_THE_API:
+            return True
         if field in {"metadata.name", "metadata"}:
             before = self.item.get("metadata")
             older = before if isinstance(before, dict) else {}
@@ -116,7 +119,7 @@ class _Search:
                 self._gone.setdefault(at, []).append(index)
                 self._gone[at].sort()
             del container[key]
-            if field != _NAMES_THE_API and not error.message.startswith(_UNKNOWN):
+            if not error.message.startswith(_UNKNOWN):
                 self._removed.append(field)
             return True
         return False

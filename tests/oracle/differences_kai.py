@@ -36,6 +36,8 @@ class Kind(Enum):
     LIKE_A_FAILED_ONE = "a job is not searched for because one that asks for other amounts failed"
     THIRD_JOB = "a waiting job that gets nothing changes whose turn is first in a simulation"
     IN_STEPS = "a gang that loses its surplus before the rest counts twice"
+    BELOW_QUOTA = "a queue below its quota in one resource and above in none is not reclaimed from"
+    MOVED_STAY = "a job that the same cycle has moved is no victim"
     WITHIN_SHARE = "a reclaim moves pods of queues that are within their shares"
     ROOM_PROMISED = "room of victims that the job leaves is promised to others in the same cycle"
     MANY_TIES = "the same pods get places on other nodes, and there are more ties than runs"
@@ -54,6 +56,12 @@ class Facts:
         self.actions = scenario["policy"]["actions"]
         self.limits: dict[str, float] = {
             queue["metadata"]["name"]: queue["spec"]["resources"]["gpu"]["limit"]
+            for queue in cluster["queues"]
+        }
+        self.quotas: dict[str, dict[str, float]] = {
+            queue["metadata"]["name"]: {
+                name: queue["spec"]["resources"][name]["quota"] for name in ("cpu", "gpu")
+            }
             for queue in cluster["queues"]
         }
         self.bounded = any(limit >= 0 for limit in self.limits.values())
@@ -95,6 +103,19 @@ class Facts:
                 for queue in (self.queue_of[group], self.department(group)):
                     used[queue] += self.gpus(pod)
         return {queue for queue, limit in self.limits.items() if 0 <= limit < used[queue]}
+
+    def is_below_quota(self, queue: str) -> bool:
+        """Whether what runs is less than the quota in some resource, and more in none."""
+        used = Counter[str]()
+        for pod, node in self.node_of.items():
+            own = self.queue_of[self.group_of[pod]]
+            if node and queue in (own, self.parents[own]):
+                used["cpu"] += round(1000 * float(_requests(self.pods[pod])["cpu"]))
+                used["gpu"] += self.gpus(pod)
+        left = [
+            quota - used[name] for name, quota in self.quotas.get(queue, {}).items() if quota >= 0
+        ]
+        return any(amount > 0 for amount in left) and all(amount >= 0 for amount in left)
 
     def alike(self, group: str, failed: str) -> bool:
         """Whether KAI takes the group for no easier than one that failed."""
@@ -260,6 +281,27 @@ def _in_steps(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) 
     )
 
 
+def _below_quota(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """KAI 0.12 asks for that after the search, by shares alone; later ones as we do."""
+    losing = {facts.queue_of[group] for group in facts.leaving(them)}
+    return (
+        "reclaim" in facts.actions
+        and set(ours.evicted) < set(them.evicted)
+        and any(
+            facts.is_below_quota(each) for queue in losing for each in (queue, facts.parents[queue])
+        )
+    )
+
+
+def _moved_stay(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    """All that KAI evicts more is of jobs of which ours has moved a pod."""
+    mine, other = facts.leaving(ours), facts.leaving(them)
+    places = {**ours.binds, **ours.pipelined}
+    moved = {facts.group_of[pod] for pod in ours.evicted if pod in places}
+    more = {group for group in other if other[group] > mine[group]}
+    return bool(more) and more <= moved and all(mine[group] <= other[group] for group in mine)
+
+
 def _within_share(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     """KAI moves all that it evicts, and ours moves less of it."""
     moves = "reclaim" in facts.actions and set(them.evicted) <= set(them.pipelined)
@@ -318,6 +360,8 @@ RULES: dict[Kind, Rule] = {
     Kind.LIKE_A_FAILED_ONE: _like_a_failed_one,
     Kind.THIRD_JOB: _third_job,
     Kind.IN_STEPS: _in_steps,
+    Kind.BELOW_QUOTA: _below_quota,
+    Kind.MOVED_STAY: _moved_stay,
     Kind.WITHIN_SHARE: _within_share,
     Kind.ROOM_PROMISED: _room_promised,
     Kind.MANY_TIES: _many_ties,
