@@ -23,20 +23,22 @@ QUIET = 1.5
 def decided(scenario: Scenario, shards: int) -> Outcome:
     """Our outcome, of one session, or of a service with so many shards that is halted where one
     session ends."""
-    of_kai = scenario["policy"].get("dialect") == "kai"
     if not shards:
+        of_kai = scenario["policy"].get("dialect") == "kai"
         return _session_of_kai(scenario) if of_kai else Outcome.of(replay(scenario))
-    sharding = ShardedRun(shards, Mode.NONE, seed=0, one_session=True, window=1, quiet=QUIET)
-    if of_kai:
-        return Outcome.of(run_kai_sharded(read_kai_scenario(scenario), sharding)).placed()
-    read = read_scenario(scenario)
-    return Outcome.of(run_sharded(read.policy, read.recorded, sharding, name=read.id)).placed()
+    halted = ShardedRun(shards, Mode.NONE, seed=0, one_session=True, window=1, quiet=QUIET)
+    return _of_service(scenario, halted)
 
 
 def grown(scenario: Scenario) -> Outcome:
     """Our outcome of a service that is not halted: pods leave and start, and more turns follow."""
+    return _of_service(scenario, ShardedRun(1, Mode.NONE, seed=0, window=1, quiet=QUIET))
+
+
+def _of_service(scenario: Scenario, sharding: ShardedRun) -> Outcome:
+    if scenario["policy"].get("dialect") == "kai":
+        return Outcome.of(run_kai_sharded(read_kai_scenario(scenario), sharding)).placed()
     read = read_scenario(scenario)
-    sharding = ShardedRun(1, Mode.NONE, seed=0, window=1, quiet=QUIET)
     return Outcome.of(run_sharded(read.policy, read.recorded, sharding, name=read.id)).placed()
 
 

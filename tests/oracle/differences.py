@@ -165,7 +165,7 @@ def _free_room(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome])
             for first in more
             for group in fewer
         )
-        and Counter(them.evicted) <= Counter(ours.evicted)
+        and facts.by_group(them.evicted) <= facts.by_group(ours.evicted)
         and bool(more)
         and all(free[group] or facts.beside_victims(ours, group) for group in more)
         and all(held[group] >= facts.minimum(group) for group in more)
@@ -197,7 +197,9 @@ def _rounded_share(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outco
         return False  # it differs for another reason
     numbers = range(len(facts.queues))
     some = chain.from_iterable(combinations(numbers, size + 1) for size in numbers)
-    return any(canonical(_with_lower_shares(facts, which)) == canonical(them) for which in some)
+    wanted = {canonical(them), canonical(facts.whole(them))}
+    lower = (_with_lower_shares(facts, which) for which in some)
+    return any({canonical(each), canonical(each.placed())} & wanted for each in lower)
 
 
 def _with_lower_shares(facts: Facts, which: Sequence[int]) -> Outcome:

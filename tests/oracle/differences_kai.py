@@ -14,7 +14,7 @@ from laboratory.replay.kai.rounds import run_round
 from laboratory.replay.kai.scenario import read_kai_scenario
 from shared.manifests.kai.groups import pod_group_of
 from tests.builders.objects import GPU
-from tests.oracle.decided import decided
+from tests.oracle.decided import decided, grown
 from tests.oracle.outcome import Outcome, Shape
 
 Json = Mapping[str, Any]
@@ -43,6 +43,7 @@ class Kind(Enum):
     MANY_TIES = "the same pods get places on other nodes, and there are more ties than runs"
     QUEUE_LIMIT = "a service promises what exceeds a queue's limit when the victims have left"
     TIES = "a service takes one of several nodes of equal score by its own seed"
+    HALTED = "promises of a service that is halted lapse; one that goes on decides as KAI"
     GOES_ON = "a service decides further in its next turns, as a next cycle would"
 
 
@@ -340,6 +341,11 @@ def _ties(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> b
     return facts.shape.without_nodes(ours) == facts.shape.without_nodes(them)
 
 
+def _halted(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
+    canonical = facts.shape.canonical
+    return bool(ours.evicted) and canonical(grown(facts.scenario)) == canonical(them)
+
+
 def _goes_on(facts: Facts, ours: Outcome, them: Outcome, _: Sequence[Outcome]) -> bool:
     """Nobody has less than in their session, and somebody has more."""
     mine, other = facts.held(ours), facts.held(them)
@@ -370,4 +376,5 @@ SERVICE_RULES: dict[Kind, Rule] = {
     Kind.QUEUE_LIMIT: _queue_limit,
     Kind.TIES: _ties,
     Kind.GOES_ON: _goes_on,
+    Kind.HALTED: _halted,
 }
