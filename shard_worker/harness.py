@@ -193,7 +193,7 @@ class Cluster:
             jid=len(self._jobs),
             namespace=namespace,
             name=name,
-            kind="PodGroup",
+            kind=fields.pop("kind", "PodGroup"),
             uid=name,
             queue=queue,
             created=fields.pop("created", float(len(self._jobs))),

@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "51bee7095c19"
+WIRE = "c18c1059664f"

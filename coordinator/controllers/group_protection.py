@@ -13,7 +13,7 @@ from coordinator.intake.admission.deletion import release_group
 from coordinator.intake.admission.registry import pack_task
 from coordinator.intake.admission.result import Admission, merged
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import NATIVE_POD_GROUP
+from coordinator.intake.documents.kinds import COMPOSITE_POD_GROUP, NATIVE_POD_GROUP
 from coordinator.intake.intake import Intake
 from shared.messages.messages import TaskState
 
@@ -45,10 +45,9 @@ class GroupProtection:
 
     def release(self, now: float) -> Admission:
         """Remove the groups that no pod needs any more."""
-        del now
         free = [key for key in self._deleted if self._is_free(key)]
         self._deleted.difference_update(free)
-        return merged(release_group(self._intake.registry, key) for key in free)
+        return merged(release_group(self._intake.registry, key, now) for key in free)
 
     def _is_free(self, key: Key) -> bool:
         registry = self._intake.registry
@@ -58,6 +57,8 @@ class GroupProtection:
             return True
         state = self._core.order.jobs.get(job.jid)
         for role in job.roles:
+            if job.kind == COMPOSITE_POD_GROUP.kind and role.name != key.name:
+                continue  # of another group of the tree
             for tix, name in enumerate(role.names, start=role.first):
                 if not name:
                     continue

@@ -121,8 +121,8 @@ def _victims_of(failed: FailedEviction) -> dict[str, Any]:
 
 def preemption_delay(core: Coordinator, state: JobState, now: float) -> dict[str, str] | None:
     """Until when a PodGroup of KAI's has nobody evicted for it; None where it may, or is none."""
-    group = core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
-    if group is None or state.job.kind != "PodGroup":
+    group = core.order.accounts.cluster.objects.kai_groups.get(state.job.kai_group)
+    if group is None:
         return None
     until = group.delayed_until(state.job.created)
     if not group.preemption_delay or until <= now:

@@ -34,6 +34,7 @@ from coordinator.jobs.state import JobState, amounts, open_job
 from shard_worker.dialects.volcano.actions.enqueue import enqueueable, refusal
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.session_model.native_groups import named_group
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo
 from shared.codec.packed import replace
@@ -103,7 +104,7 @@ class PlanDrawing:
             planned.why = Why(Reason.MISCONFIGURED, text)
             return None
         if job.dangling:
-            text = f"its pods name PodGroup {job.key}, which does not exist; create it"
+            text = f"its pods name {named_group(job)}, which does not exist; create it"
             planned.why = Why(Reason.MISCONFIGURED, text)
             return None
         state = self.state(job, queue)

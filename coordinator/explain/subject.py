@@ -8,7 +8,12 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.errors import not_found
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, NATIVE_POD_GROUP, unread
+from coordinator.intake.documents.kinds import (
+    BY_KIND,
+    COMPOSITE_POD_GROUP,
+    NATIVE_POD_GROUP,
+    unread,
+)
 from shared.model.groups import group_key
 
 _UID = 37
@@ -35,7 +40,7 @@ def find_subject(
             subject = _member(registry, namespace, name) if packed is None else None
             if packed is not None:
                 subject = ExplainTarget(*unpack_task(packed))
-        case registry.group_kind | NATIVE_POD_GROUP.kind if (
+        case registry.group_kind | NATIVE_POD_GROUP.kind | COMPOSITE_POD_GROUP.kind if (
             at := group_key(kind, key)
         ) in registry.groups:
             subject = ExplainTarget(registry.groups[at])

@@ -28,6 +28,7 @@ from coordinator.intake.admission.documents import (
     body_of,
     default_queue,
     documents_of,
+    joined_documents,
     repeated,
 )
 from coordinator.intake.admission.draft import Draft
@@ -42,7 +43,11 @@ from coordinator.intake.admission.kai import (
     keep_unread,
 )
 from coordinator.intake.admission.late_groups import keep_apart, move_to_groups
-from coordinator.intake.admission.native_groups import admit_native_group, with_group_defaults
+from coordinator.intake.admission.native_groups import (
+    admit_native_group,
+    settle_trees,
+    with_group_defaults,
+)
 from coordinator.intake.admission.pods import admit_pod, join_members
 from coordinator.intake.admission.queue_gate import (
     document_without_gate,
@@ -59,7 +64,10 @@ from shard_worker.session_model.queue_totals import opens_gate
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
 from shared.manifests.fields.metadata import GROUP_DEADLINE, LATE_GROUP
-from shared.manifests.kubernetes.groups import NativePodGroupManifest
+from shared.manifests.kubernetes.groups import (
+    CompositePodGroupManifest,
+    NativePodGroupManifest,
+)
 from shared.manifests.kubernetes.inert import InertObject, without_secrets
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest, parse
@@ -94,6 +102,7 @@ _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     **_KAI,
     InertObject: admit_inert,
     PodGroupManifest: admit_pod_group,
+    CompositePodGroupManifest: admit_native_group,
     NativePodGroupManifest: admit_native_group,
     JobManifest: admit_job,
     PodManifest: admit_pod,
@@ -201,7 +210,7 @@ class Intake:
             if type(manifest) is PodManifest and manifest.annotations and not self._observe:
                 sent = with_gate(manifest, item, self.documents)
                 manifest = manifest if sent is item else self._parse(sent)
-            elif type(manifest) is NativePodGroupManifest and not self._dated:
+            elif isinstance(manifest, NativePodGroupManifest) and not self._dated:
                 sent = with_group_defaults(manifest, item, self.registry)
                 manifest = self._parse(sent)
             if isinstance(manifest, Refusal):
@@ -265,6 +274,8 @@ class Intake:
             yield from _each(step, keep_unread, manifests.pop(kind, ()))
         for kind, judge in (_JUDGES_OF_KAI if unread else _JUDGES).items():
             yield from _each(step, judge, manifests.get(kind, ()))
+            if kind is NativePodGroupManifest and step.tree_nodes:
+                settle_trees(step)
             if kind is PriorityClass and not unread:
                 admit_queues(step, manifests.get(QueueManifest, ()))
         yield
@@ -278,6 +289,7 @@ class Intake:
         documents = yield from documents_of(step, items_parsed, self.documents)
         if DEFAULT_QUEUE not in self.documents and not unread:
             documents.setdefault(DEFAULT_QUEUE, default_queue(now))
+        documents |= joined_documents(step, documents, self.documents)
         out.documents = list(documents.values())
         out.accepted = parsed.count - len(out.refused)
         out.unchanged = step.unchanged
@@ -400,6 +412,7 @@ class Intake:
         documents = move_to_groups(step, self.registry, move, self._parse, out)
         keep_apart(draft, apart, LATE_GROUP)
         keep_apart(draft, expired, GROUP_DEADLINE)
+        documents += joined_documents(step, {}, self.documents).values()
         self._keep(draft, out, *documents)
         return out
 

@@ -19,7 +19,8 @@ from coordinator.intake.documents.kinds import (
 from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME
 from shared.manifests.kai.groups import GROUP_NAME as KAI_GROUP
 from shared.manifests.kai.groups import QUEUE_LABEL as KAI_QUEUE
-from shared.model.groups import group_key
+from shared.manifests.kubernetes.groups import PARENT
+from shared.model.groups import COMPOSITE, NATIVE_KINDS, group_key
 from shared.model.model import Job, PriorityClass
 from shared.policy.model import Dialect
 
@@ -35,7 +36,7 @@ Item = Mapping[str, Any]
 _NOTHING: Item = {}
 _NAMESPACE = "default"
 _TASK_BITS = 32
-_IN_PARTS = (*(kind.kind for kind in ATTACHED), "PodGroup", "Job", "Pod")
+_IN_PARTS = (*(kind.kind for kind in ATTACHED), COMPOSITE, "PodGroup", "Job", "Pod")
 """Kinds that a tenant writes; each refers only to those before it, and to an admin's."""
 
 
@@ -67,16 +68,18 @@ class QueueNames(Protocol):
 def queue_of(item: Item, names: QueueNames) -> str:
     """The queue that a Pod, PodGroup or Job is submitted to; for other kinds the default queue."""
     if is_native(item):
+        if (above := _parent_job(item, names)) is not None:
+            return above.queue  # its pods go to the queue of the tree
         if queue := _named(item, names):
             return queue
-        job = group_job(group_key(NATIVE_POD_GROUP.kind, key_of(item)), names)
+        job = group_job(group_key(document_kind(item), key_of(item)), names)
         return DEFAULT if job is None else job.queue
     if item.get("kind") != "Pod":
         return _text(_part(item, "spec").get("queue")) or DEFAULT
     if group := group_of(item, names):
         job = group_job(group, names)
         # A PodGroup's queue counts, whatever its pods say, as in Volcano.
-        if job is not None and (job.kind != NATIVE_POD_GROUP.kind or names_queue(job)):
+        if job is not None and (job.kind not in NATIVE_KINDS or names_queue(job)):
             return job.queue
     metadata = _part(item, "metadata")
     if names.dialect is Dialect.KAI:
@@ -92,9 +95,18 @@ def _named(group: Item, names: QueueNames) -> str:
     return next(filter(None, map(_text, texts)), "")
 
 
+def _parent_job(group: Item, names: QueueNames) -> Job | None:
+    """The job of the tree that a native group is put into; None where there is none yet."""
+    parent = _text(_part(group, "spec").get(PARENT))
+    if not parent:
+        return None
+    return group_job(group_key(COMPOSITE, f"{namespace_of(group)}/{parent}"), names)
+
+
 def document_kind(item: Item) -> str:
     """The kind under which an object is stored, of those that go to a queue."""
-    return NATIVE_POD_GROUP.kind if is_native(item) else _text(item.get("kind"))
+    kind = _text(item.get("kind"))
+    return NATIVE_POD_GROUP.kind if is_native(item) and kind == NATIVE_POD_GROUP.written else kind
 
 
 def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
@@ -103,7 +115,7 @@ def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
         case "Pod":
             task = names.pods.get(key)
             jid = -1 if task is None else task >> _TASK_BITS
-        case "PodGroup" | "KaiPodGroup" | NATIVE_POD_GROUP.kind:
+        case "PodGroup" | "KaiPodGroup" | NATIVE_POD_GROUP.kind | "CompositePodGroup":
             job = group_job(group_key(str(kind), key), names)
             return None if job is None else job.queue
         case "Job":
@@ -165,7 +177,7 @@ def reference_parts(items: list[Any], size: int) -> list[list[Any]]:
 
 
 def is_submitted(item: Item) -> bool:
-    """Whether it is a Pod, PodGroup or Job."""
+    """Whether it is a Pod, PodGroup, group of PodGroups or Job."""
     return _text(item.get("kind")) in SUBMITTED
 
 
@@ -189,8 +201,8 @@ def name_of(item: Item) -> str:
 
 
 def is_native(item: Item) -> bool:
-    """Whether it is one of Kubernetes' own PodGroups."""
-    return item.get("kind") == NATIVE_POD_GROUP.written and (
+    """Whether it is one of Kubernetes' own PodGroups, or a group of them."""
+    return item.get("kind") in (NATIVE_POD_GROUP.written, COMPOSITE) and (
         _text(item.get("apiVersion")).startswith(NATIVE_POD_GROUP.group + "/")
     )
 

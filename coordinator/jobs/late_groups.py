@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from coordinator.jobs.state import JobState, SchedulingStatus
+from shard_worker.session_model.native_groups import JOINS_TREE
 from shared.manifests.fields.metadata import group_deadline, late_group
 from shared.messages.messages import TaskState
 from shared.model.model import Job
@@ -40,6 +41,8 @@ class LateGroups:
 
     def note(self, job: Job) -> None:
         """Note that the job is new, has another specification, or waits again."""
+        if job.refused == JOINS_TREE:
+            self._waiting.add(job.jid)
         if job.kind != "Pod" or not job.annotations:
             return
         if late_group(job.annotations):
@@ -69,7 +72,7 @@ class LateGroups:
             if state is not None and (state.status is SchedulingStatus.OPEN or state.unread):
                 continue
             self._waiting.discard(jid)
-            if state is None or state.states[0] != TaskState.PENDING:
+            if state is None or any(at != TaskState.PENDING for at in state.states):
                 continue
             # A late copy of a refused bind may still start the pod under this job's number: purged,
             # the job would leave a task that nobody knows (decision 0022).

@@ -24,6 +24,7 @@ from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.messages import ENDED, Outcome, OutcomeCode, TaskState
 from shared.messages.reason import HoldReason, Reason, WaitReason
+from shared.model.groups import COMPOSITE
 from shared.model.model import Job, Queue, Requests, Role
 
 BACKFILL = "backfill"
@@ -418,7 +419,9 @@ class JobBook:
     def need_of(self, state: JobState) -> Need:
         """The least that the job's next turn has to place; changes nothing."""
         roles, classes = self._roles(state), self.accounts.classes
-        gangs, in_order = self.session.keeps_gangs, not self.session.flat.goes_on
+        # A tree's minimum may be met by other groups than the first.
+        in_order = not self.session.flat.goes_on and state.job.kind != COMPOSITE
+        gangs = self.session.keeps_gangs
         return core_need(state, classes, roles, gangs=gangs, in_order=in_order)
 
     def _roles(self, state: JobState) -> list[Role]:

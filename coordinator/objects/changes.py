@@ -19,17 +19,21 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.group_trees import group_keys
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import NATIVE_POD_GROUP, Kind
+from coordinator.intake.documents.kinds import JOB, POD, POD_GROUPS, Kind
 from coordinator.jobs.state import JobState
 from coordinator.objects import events
 from coordinator.objects.context import ReadModel, group_name
 from coordinator.objects.timeline import Stories, Story
 from coordinator.objects.watchers import WatchExpired
+from shared.model.groups import COMPOSITE, NATIVE_KINDS
 from shared.model.model import Job
 from shared.slices import Steps
 
 Json = dict[str, Any]
+_OF_JOBS = frozenset(kind.kind for kind in (POD, JOB, *POD_GROUPS))
+"""Kinds whose objects change with their job."""
 T = TypeVar("T")
 
 PUBLISHED = 200_000
@@ -189,7 +193,7 @@ class ChangeReader:
             for key, last in self._published(item, kind.kind):
                 self._note(ObjectChange(item.version, item.type, key, last))
         match kind.kind:
-            case "Pod" | "PodGroup" | "KaiPodGroup" | NATIVE_POD_GROUP.kind | "Job":
+            case of_jobs if of_jobs in _OF_JOBS:
                 for number, (jid, story) in enumerate((yield from self._stories_since(since))):
                     if number % STRIDE == 0:
                         yield
@@ -288,6 +292,10 @@ class ChangeReader:
                 if record is not None:
                     key = Key(kind, job.namespace, group_name(record.document))
                     yield key, story.version
+            case _ if job.kind == COMPOSITE and kind in NATIVE_KINDS:
+                for key in group_keys(job):
+                    if key.kind == kind:
+                        yield key, story.version
             case _ if self._read_model.registry.document_kind(job) == kind and not job.dangling:
                 yield Key(kind, job.namespace, job.name), story.version
             case _:

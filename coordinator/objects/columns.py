@@ -267,6 +267,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "KaiTopology": (_NAME, _AGE),
     "NativePodGroup": (_NAME, _AGE),
+    "CompositePodGroup": (_NAME, _AGE),
     "Node": (
         _NAME,
         Column("Status", _node_status, "Whether it takes tasks."),

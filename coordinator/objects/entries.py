@@ -8,7 +8,13 @@ from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import NATIVE_POD_GROUP, POD, POD_GROUP, unread
+from coordinator.intake.documents.kinds import (
+    COMPOSITE_POD_GROUP,
+    NATIVE_POD_GROUP,
+    POD,
+    POD_GROUP,
+    unread,
+)
 from coordinator.intake.documents.labels import TASK_INDEX
 from coordinator.intake.documents.metadata import written
 from coordinator.objects.cluster import written_namespace, written_node, written_queue
@@ -41,6 +47,7 @@ _RENDER: dict[str, Render] = {
     "KaiPodGroup": written_kai_group,
     "KaiQueue": written_kai_queue,
     NATIVE_POD_GROUP.kind: written_native_group,
+    COMPOSITE_POD_GROUP.kind: written_native_group,
 }
 
 

@@ -40,7 +40,14 @@ NAMED = 5
 
 _CLUSTER = -1
 """Stands in for a jid in events of shards and queues."""
-_LETTER = {"Pod": "p", "PodGroup": "g", "KaiPodGroup": "g", "NativePodGroup": "n", "Job": "j"}
+_LETTER = {
+    "Pod": "p",
+    "PodGroup": "g",
+    "KaiPodGroup": "g",
+    "NativePodGroup": "n",
+    "CompositePodGroup": "c",
+    "Job": "j",
+}
 LEVELS = {level.value: f"L{level.value}" for level in Level}
 _OF_WAITING = frozenset(
     (EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE, EventReason.NOT_READY)

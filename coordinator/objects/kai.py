@@ -187,7 +187,7 @@ def own_pool(read_model: ReadModel) -> str:
 
 
 def _group(read_model: ReadModel, state: JobState) -> KaiPodGroup | None:
-    return read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
+    return read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.kai_group)
 
 
 def _reason(read_model: ReadModel, state: JobState, why: Why) -> Json:

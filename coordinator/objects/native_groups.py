@@ -9,19 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.controllers.placed_groups import (
-    INITIALLY_SCHEDULED,
+    condition_type,
     is_placed,
     placed_condition,
     stored_condition,
 )
 from coordinator.intake.documents.document import Document
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import NATIVE_POD_GROUP
 from coordinator.intake.documents.metadata import condition, written
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import NOT_TRIED, ReadModel
 from coordinator.objects.gangs import annotate_reason
-from shard_worker.session_model.native_groups import mixed_members
+from shard_worker.session_model.native_groups import WAITS, group_refusal
 
 Json = dict[str, Any]
 
@@ -36,7 +35,7 @@ def written_native_group(read_model: ReadModel, record: Record, version: int) ->
     value = written(document, version)
     state = read_model.state(document.jid)
     stored = stored_condition(document)
-    present = None if state is None else initially_scheduled(read_model, state)
+    present = None if state is None else initially_scheduled(read_model, state, document)
     # True is shown once it is stored: before that it could still go back.
     shown = stored if present is None or present["status"] == "True" else present
     value["status"] = {"conditions": [shown]} if shown is not None else {}
@@ -44,28 +43,28 @@ def written_native_group(read_model: ReadModel, record: Record, version: int) ->
     return value
 
 
-def initially_scheduled(read_model: ReadModel, state: JobState) -> Json | None:
-    """The condition that holds now; None where nobody has found yet that there is no room."""
-    record = read_model.record(NATIVE_POD_GROUP.kind, state.job.key)
-    if record is None:
-        return None
-    stored, now = stored_condition(record.document), read_model.core.order.now
+def initially_scheduled(read_model: ReadModel, state: JobState, document: Document) -> Json | None:
+    """The condition that a group has now; None where nobody has found yet that there is no room.
+    ``state``: of its job, or that of its tree."""
+    key, now = document.key, read_model.core.order.now
+    stored = stored_condition(document)
     if stored is not None and stored.get("status") == "True":
         return stored
-    generation = _generation(record.document)
+    generation = _generation(document)
     story, why = read_model.stories.get(state.job.jid), read_model.why(state.job.jid)
-    if is_placed(state):
+    if is_placed(state, key, read_model.core.order.accounts.cluster.objects):
         since = None if story is None else story.placed_since
-        return placed_condition(now if since is None else since, generation)
+        return placed_condition(key.kind, now if since is None else since, generation)
     if why is None or why.reason in NOT_TRIED:
         return None
     since = None if story is None else story.waits_since
-    mixed = mixed_members(state.job)
+    refused = group_refusal(state.job)
+    is_error = bool(refused) and not refused.startswith(WAITS)
     value = condition(
-        INITIALLY_SCHEDULED,
+        condition_type(key.kind),
         False,
-        reason=SCHEDULER_ERROR if mixed else UNSCHEDULABLE,
-        message=mixed or f"{why.reason}: {why.message}",
+        reason=SCHEDULER_ERROR if is_error else UNSCHEDULABLE,
+        message=refused or f"{why.reason}: {why.message}",
         at=now if since is None else since,
     )
     return value | {"observedGeneration": generation}

@@ -26,7 +26,7 @@ from coordinator.intake.documents.metadata import (
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel
 from coordinator.objects.native_groups import SCHEDULER_ERROR
-from shard_worker.session_model.native_groups import mixed_members
+from shard_worker.session_model.native_groups import WAITS, group_refusal
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.messages.reason import Reason
@@ -234,8 +234,9 @@ def waiting_condition(read_model: ReadModel, jid: int, tix: int) -> Json:
     if jid in read_model.core.order.theirs:
         reason = Reason.OTHER_SCHEDULER  # nobody is to add a node for it
     state = read_model.state(jid)
-    if state is not None and (mixed := mixed_members(state.job)):
-        reason, message = SCHEDULER_ERROR, mixed
+    if state is not None and (refused := group_refusal(state.job)):
+        waits_for_more = refused.startswith(WAITS)
+        reason, message = UNSCHEDULABLE if waits_for_more else SCHEDULER_ERROR, refused
     at = failure.first if failure is not None else None
     return condition("PodScheduled", False, reason=reason, message=message, at=at)
 

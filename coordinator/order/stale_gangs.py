@@ -98,7 +98,7 @@ class StaleGangs:
 
 def _was_stale(state: JobState, cluster: ClusterInfo) -> bool:
     """Whether the job's PodGroup still says, by an earlier leader, that it is broken."""
-    group = cluster.objects.kai_groups.get(state.job.key)
+    group = cluster.objects.kai_groups.get(state.job.kai_group)
     return group is not None and group.stale_since is not None
 
 

@@ -161,7 +161,7 @@ class TurnContexts:
     def _started(self, state: JobState) -> float:
         """When the job's first task that runs began to. Of those that ran before this coordinator
         led, what their PodGroup says, else from then on: rather too late than too early."""
-        cluster, key = self._accounts.cluster, state.job.key
+        cluster = self._accounts.cluster
         running = state.states.count(TaskState.RUNNING)
         if not running:
             return cluster.now  # it is about to
@@ -170,7 +170,7 @@ class TurnContexts:
         ]
         if len(start_times) == running:
             return min(start_times)
-        group = cluster.objects.kai_groups.get(key) if state.job.kind == "PodGroup" else None
+        group = cluster.objects.kai_groups.get(state.job.kai_group)
         if group is not None and group.last_start is not None:
             return group.last_start
         return cluster.now if self.began is None else self.began

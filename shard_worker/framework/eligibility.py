@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.demands import Served, unknown_tier, unserved
-from shard_worker.session_model.native_groups import mixed_members
+from shard_worker.session_model.native_groups import WAITS, group_refusal
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
 from shared.manifests.fields.metadata import group_deadline, late_group
@@ -46,8 +46,9 @@ class Eligibility:
             return Reason.OTHER_SCHEDULER, f"it is {where}"
         if info.job.kind == "Pod" and (waits := _waits_for_group(info.job)):
             return Reason.GATED, waits
-        if mixed := mixed_members(info.job):
-            return Reason.MISCONFIGURED, mixed
+        if refused := group_refusal(info.job):
+            reason = Reason.NOT_ENOUGH_TASKS if refused.startswith(WAITS) else Reason.MISCONFIGURED
+            return reason, refused
         if self.ours is None:
             return None
         if name := other_scheduler(info.job, self.ours):

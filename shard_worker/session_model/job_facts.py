@@ -140,7 +140,7 @@ class JobFacts:
             self._in_pool(job),
             bool(job.role_minima),
             job.uid or job.key,
-            job.key if job.kind == "PodGroup" else "",
+            job.kai_group,
         )
 
 

@@ -21,7 +21,9 @@ from shared.manifests.kubernetes.devices import (
     read_slice,
 )
 from shared.manifests.kubernetes.groups import (
+    CompositePodGroupManifest,
     NativePodGroupManifest,
+    read_composite_pod_group,
     read_native_pod_group,
     read_workload,
 )
@@ -50,6 +52,7 @@ Manifest = (
     | PodManifest
     | PodGroupManifest
     | NativePodGroupManifest
+    | CompositePodGroupManifest
     | JobManifest
     | HyperNode
     | PriorityClass
@@ -81,6 +84,8 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("scheduling.run.ai/v2alpha2", "PodGroup"): read_kai_pod_group,
     ("kai.scheduler/v1alpha1", "Topology"): read_kai_topology,
     ("scheduling.k8s.io/v1beta1", "PodGroup"): read_native_pod_group,
+    ("scheduling.k8s.io/v1alpha3", "CompositePodGroup"): read_composite_pod_group,
+    ("scheduling.k8s.io/v1beta1", "CompositePodGroup"): read_composite_pod_group,
     ("scheduling.k8s.io/v1beta1", "Workload"): read_workload,
     **{("v1", kind): read for kind, read in _INERT.items()},
 }

@@ -37,6 +37,14 @@ PRIORITY_CLASSES: Mapping[str, int] = {
 DEFAULT_PRIORITY = PRIORITY_CLASSES["train"]
 
 
+_OF_LABEL = "label:"
+
+
+def label_topology(key: str) -> str:
+    """The name of the topology whose only level is this node label. No object has such a name."""
+    return _OF_LABEL + key
+
+
 class KaiShare(Packed, frozen=True):
     """A queue's quota, weight and limit for one resource."""
 
@@ -173,3 +181,13 @@ class KaiTopology(Packed, frozen=True):
             if name == level.label or (level.alias and name == level.alias):
                 return index
         return None
+
+
+def topology_of(
+    constraint: KaiTopologyConstraint, topologies: Mapping[str, KaiTopology]
+) -> KaiTopology | None:
+    """The topology that a constraint names; None where it does not exist."""
+    if constraint.topology.startswith(_OF_LABEL):
+        level = KaiLevel(constraint.topology.removeprefix(_OF_LABEL))
+        return KaiTopology(constraint.topology, (level,))
+    return topologies.get(constraint.topology)

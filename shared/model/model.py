@@ -9,7 +9,7 @@ from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from shared.model.gpu_request import GpuRequest
-from shared.model.groups import GROUP_KINDS
+from shared.model.groups import COMPOSITE, GROUP_KINDS
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.storage import (
     Budget,
@@ -159,7 +159,7 @@ class Job(Packed, frozen=True):
     jid: Count
     namespace: str
     name: str
-    kind: str  # Pod | PodGroup | NativePodGroup | Job
+    kind: str  # Pod | PodGroup | NativePodGroup | CompositePodGroup | Job
     uid: str
     """Identifies the incarnation: a job deleted and recreated under the same name gets a new
     one."""
@@ -198,10 +198,19 @@ class Job(Packed, frozen=True):
     """Its members are one victim: all of them are evicted, or none is."""
     topology_key: str = ""
     """Node label: all its members run on nodes with one value of it. "" for anywhere."""
+    refused: str = ""
+    """Why none of its waiting members may be placed, by the tree of groups that it is in."""
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def kai_group(self) -> str:
+        """The key of its tree of sub groups among KAI's PodGroups; "" for jobs that have none."""
+        if self.kind == COMPOSITE:  # no object of KAI's has such a name
+            return f"{self.namespace}/{COMPOSITE}/{self.name}"
+        return self.key if self.kind == "PodGroup" else ""
 
     @property
     def is_group(self) -> bool:

@@ -31,7 +31,7 @@ class _Role(Packed, frozen=True):
 _BASE = Role.__struct_fields__.index("exit_code")
 _NO_MORE = Role.__struct_defaults__[-8:]
 _ROLES = Job.__struct_fields__.index("roles")
-_JOB = Spec("job", Job, first=14, optional=3, before=14, stored={"roles": tuple[_Role, ...]})
+_JOB = Spec("job", Job, first=14, optional=4, before=14, stored={"roles": tuple[_Role, ...]})
 
 
 def encode_job(job: Job) -> bytes:

@@ -15,9 +15,37 @@ NativePodGroupSpec - Policy and priority of a group.
   preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace others; what its class says
     where nothing is said.
   schedulingConstraints: NativeConstraints  Where its pods may run.
-  workloadRef: any           The Workload that it was made from. Kept and not looked at.
-  parentCompositePodGroupName: later
+  workloadRef: NativeWorkloadRef  The Workload that it was made from; one for all groups of a tree.
+  parentCompositePodGroupName: string  The CompositePodGroup that it is in.
   resourceClaims: later
+
+NativeWorkloadRef - A template of a Workload.
+  workloadName: string       The Workload.
+  templateName: string       Its template. Kept and not looked at.
+
+CompositePodGroup (scheduling.k8s.io/v1alpha3) - Groups that are placed together. They name it in
+    spec.parentCompositePodGroupName.
+  spec: CompositePodGroupSpec!  Its policy and priority.
+  status: NativePodGroupStatus  Whether it was placed.
+
+CompositePodGroupSpec - Policy and priority of a tree of groups.
+  schedulingPolicy: CompositePolicy!  Whether a minimum of its groups starts together.
+  disruptionMode: NativeDisruption  Whether its groups leave one by one; single where nothing is
+    said.
+  priority: integer          Its priority as a number; taken from its class.
+  priorityClassName: string  The class that gives its priority.
+  preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace others; what its class says
+    where nothing is said.
+  schedulingConstraints: NativeConstraints  Where pods of its groups may run.
+  workloadRef: NativeWorkloadRef!  The Workload that it was made from; one for all groups of a tree.
+  parentCompositePodGroupName: string  The CompositePodGroup that it is in; it is a root without.
+
+CompositePolicy - Whether a minimum of the groups starts together. One of both.
+  basic: any                 Each group is placed for itself.
+  gang: CompositeGang        A minimum of groups starts together.
+
+CompositeGang - Groups of which a minimum starts together.
+  minGroupCount: integer!    That minimum.
 
 Workload (scheduling.k8s.io/v1beta1) - Templates from which a controller makes PodGroups. Kept and
     shown; nothing is decided by it.

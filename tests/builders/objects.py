@@ -84,6 +84,9 @@ def pod_group(name: str = "g", /, *, namespace: str = "ns", uid: str = "", **spe
     return item
 
 
+OF_WORKLOAD: Item = {"workloadName": "w", "templateName": "t"}
+
+
 def native_group(
     name: str = "g", minimum: int | None = None, /, *, namespace: str = "ns", **spec: Any
 ) -> Item:
@@ -95,6 +98,23 @@ def native_group(
     )
     item["metadata"]["finalizers"] = ["scheduling.k8s.io/podgroup-protection"]
     return item
+
+
+def composite_group(
+    name: str = "r", minimum: int | None = None, /, *, namespace: str = "ns", **spec: Any
+) -> Item:
+    """A group of groups, of which ``minimum`` start together; None: basic."""
+    policy: Item = {"basic": {}} if minimum is None else {"gang": {"minGroupCount": minimum}}
+    spec = {"workloadRef": OF_WORKLOAD, "schedulingPolicy": policy} | spec
+    return kube_object(
+        "scheduling.k8s.io/v1alpha3", "CompositePodGroup", name, namespace=namespace, spec=spec
+    )
+
+
+def leaf_group(name: str, parent: str, minimum: int | None = None, /, **spec: Any) -> Item:
+    """A PodGroup below a CompositePodGroup."""
+    above: Item = {"parentCompositePodGroupName": parent, "workloadRef": OF_WORKLOAD}
+    return native_group(name, minimum, **(above | spec))
 
 
 def workload(name: str = "w", /, *templates: Item, namespace: str = "ns", **spec: Any) -> Item:
@@ -188,6 +208,7 @@ EVERY_KIND = [
     hyper_node("h", "n"),
     node("n", labels={"zone": "a"}, taints=[{"key": "k", "effect": "NoSchedule"}]),
     pod_group("g", minMember=1, minTaskMember={"w": 1}, queue="q", minResources={"cpu": "1"}),
+    composite_group("tree", 1, parentCompositePodGroupName="above"),
     native_group(
         "native",
         2,

@@ -131,6 +131,7 @@ class KubernetesCluster:
 
     async def listed(self, kind: WatchedKind, items: list[msgspec.Raw], *, first: bool) -> None:
         if first:
+            self._kinds[kind.name] = kind  # in the version that the server has
             self.mirror.begin_list(kind.name)
         await self._take(kind, [(False, item) for item in items])
 

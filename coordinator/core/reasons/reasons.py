@@ -41,6 +41,7 @@ from coordinator.jobs.state import (
 )
 from shard_worker.dialects.volcano.actions.enqueue import refusal
 from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.session_model.native_groups import named_group
 from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.view.node_reasons import PARTLY
@@ -196,7 +197,7 @@ class _Judge:
         if job.dangling:  # its queue is not known before
             return self._say(
                 Reason.MISCONFIGURED,
-                f"its pods name PodGroup {job.key}, which does not exist; create it",
+                f"its pods name {named_group(job)}, which does not exist; create it",
             )
         eligibility = self.order.session.eligibility
         kept_out = eligibility.kept_out(state.info, self.order.accounts.cluster)

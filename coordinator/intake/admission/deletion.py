@@ -11,17 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from coordinator.intake.admission.documents import joined_documents
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.kai import child_of
 from coordinator.intake.admission.membership import without
+from coordinator.intake.admission.native_groups import settle_trees
 from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.admission.queues import DEFAULT
 from coordinator.intake.admission.registry import Registry, pack_task, unpack_task
 from coordinator.intake.admission.result import Admission, refused
-from coordinator.intake.admission.step import OBJECT_KINDS
+from coordinator.intake.admission.step import OBJECT_KINDS, AdmissionStep
 from coordinator.intake.admission.termination import ending
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import BY_KIND, NATIVE_POD_GROUP, WITHOUT_EFFECT
+from coordinator.intake.documents.group_trees import GroupTrees, drop_tree_node, part_keys
+from coordinator.intake.documents.kinds import (
+    BY_KIND,
+    COMPOSITE_POD_GROUP,
+    KAI_POD_GROUP,
+    NATIVE_POD_GROUP,
+    WITHOUT_EFFECT,
+)
+from shard_worker.session_model.native_groups import WAITS
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model.groups import group_key
@@ -46,6 +56,12 @@ def remove(
 ) -> Admission:
     """Delete one object; with ``keep=False`` only return what the deletion would do. ``protect``:
     one of Kubernetes' own PodGroups is only marked; a watched cluster has done so."""
+    if key.kind == COMPOSITE_POD_GROUP.kind and key in registry.documents:
+        return _drop_composite(registry, key, now, keep=keep)
+    return _remove(registry, key, now, keep=keep, protect=protect)
+
+
+def _remove(registry: Registry, key: Key, now: float, *, keep: bool, protect: bool) -> Admission:
     name = key.path
     table: dict[str, Any] = {}
     match key.kind:
@@ -177,7 +193,12 @@ def _drop_group(
     """Delete a PodGroup with all its members, and the record that rules read of it."""
     if protect and key.kind == NATIVE_POD_GROUP.kind:
         return _mark(registry, key, now, keep)
+    job = registry.jobs.get(jid)
+    if job is not None and job.kind == COMPOSITE_POD_GROUP.kind:
+        return _leave_tree(registry, key, job, now) if keep else Admission(accepted=1)
     out = _drop_job(registry, jid, now, keep)
+    if keep:
+        drop_tree_node(registry.tree_nodes, registry.tree_children, group_key(key.kind, key.path))
     if key.kind in OBJECT_KINDS:
         removed = _drop_object(registry, OBJECT_KINDS[key.kind] + key.path, keep)
         out.ops += removed.ops
@@ -229,20 +250,93 @@ def _marked(document: Document, now: float) -> Document:
     return document if document.deleting is not None else replace(document, deleting=now)
 
 
+# --- trees of Kubernetes' own groups ------------------------------------------------------------
+
+
+def _drop_composite(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
+    """Delete a CompositePodGroup. Nothing more of its tree is placed until one of its name is
+    there again; what runs goes on."""
+    out = Admission(accepted=1)
+    if not keep:
+        return out
+    at = group_key(key.kind, key.path)
+    node, job = registry.tree_nodes.get(at), registry.jobs.get(registry.groups.get(at, -1))
+    drop_tree_node(registry.tree_nodes, registry.tree_children, at)
+    is_over = job is not None and job.key == key.path and not _has_pods(job)
+    if job is not None and is_over:
+        _drop_empty(registry, job, out)
+        out.ops.append(numbers_of(registry))
+    step = AdmissionStep(Draft(registry), now, observe=False, dialect=registry.dialect)
+    if node is not None and (job is None or is_over):
+        trees = GroupTrees(registry.tree_nodes, registry.tree_children)
+        step.tree_nodes += trees.below(node)
+        settle_trees(step)
+    elif job is not None:
+        missing = f'{WAITS}composite pod group "{key.name}" to appear'
+        is_rootless = job.dangling or job.key == key.path
+        waits = replace(job, refused=missing, dangling=is_rootless, spec=job.spec + 1)
+        step.draft.jobs[job.jid] = waits
+    if key not in out.documents_gone:
+        out.documents_gone.append(key)
+    return _kept(registry, step, out)
+
+
+def _leave_tree(registry: Registry, key: Key, job: Job, now: float) -> Admission:
+    """Remove a PodGroup from the job of its tree."""
+    out = Admission(accepted=1, documents_gone=[key])
+    at = group_key(key.kind, key.path)
+    drop_tree_node(registry.tree_nodes, registry.tree_children, at)
+    registry.groups.pop(at, None)
+    step = AdmissionStep(Draft(registry), now, observe=False, dialect=registry.dialect)
+    if (root := registry.tree_nodes.get(group_key(job.kind, job.key))) is not None:
+        step.tree_nodes.append(root)
+        settle_trees(step)
+    return _kept(registry, step, out)
+
+
+def _leave_alone(registry: Registry, job: Job, out: Admission) -> None:
+    """The groups of a tree whose job ended wait for their root in jobs of their own."""
+    if job.kind == COMPOSITE_POD_GROUP.kind:
+        step = AdmissionStep(Draft(registry), job.created, observe=False, dialect=registry.dialect)
+        nodes = map(registry.tree_nodes.get, part_keys(job))
+        step.tree_nodes += [node for node in nodes if node is not None]
+        settle_trees(step)
+        _kept(registry, step, out)
+
+
+def _kept(registry: Registry, step: AdmissionStep, out: Admission) -> Admission:
+    """Apply what was drafted beside a deletion."""
+    out.ops += at_once(step.draft.operations())
+    out.jobs += step.draft.jobs.changed.values()
+    out.objects += step.draft.objects.changed.values()
+    step.draft.keep()
+    _forget_documents(registry, out)
+    out.documents += joined_documents(step, {}, registry.documents).values()
+    _keep_documents(registry, out)
+    return out
+
+
+def _has_pods(job: Job) -> bool:
+    return any(name for role in job.roles for name in role.names)
+
+
 # --- the second step --------------------------------------------------------------------------
 
 
-def release_group(registry: Registry, key: Key) -> Admission:
+def release_group(registry: Registry, key: Key, now: float) -> Admission:
     """Remove one of Kubernetes' own PodGroups that is marked. Pods of it that have ended stay, as
     pods whose group does not exist."""
     document = registry.documents.get(key)
     job = None if document is None else registry.jobs.get(document.jid)
     if document is None or document.deleting is None or job is None:
         return Admission()
+    if job.kind == COMPOSITE_POD_GROUP.kind:
+        return _leave_tree(registry, key, job, now)
+    drop_tree_node(registry.tree_nodes, registry.tree_children, group_key(key.kind, key.path))
     out = Admission()
-    if any(name for role in job.roles for name in role.names):
+    if _has_pods(job):
         draft = Draft(registry)
-        job = draft.jobs[job.jid] = replace(job, dangling=True, spec=job.spec + 1)
+        job = draft.jobs[job.jid] = replace(job, dangling=True, refused="", spec=job.spec + 1)
         out.ops += at_once(draft.operations())
         out.jobs.append(job)
         out.documents_gone.append(key)
@@ -277,8 +371,9 @@ def purge(registry: Registry, jids: Sequence[int], pods: Iterable[tuple[int, int
             if key in registry.documents:
                 out.documents_gone.append(key)
         job = registry.jobs[jid] = without(job, members)
-        if job.dangling and not any(name for role in job.roles for name in role.names):
+        if job.dangling and not _has_pods(job):
             _drop_empty(registry, job, out)
+            _leave_alone(registry, job, out)
         else:
             draft.jobs[jid] = job
     out.ops += at_once(draft.operations())
@@ -300,7 +395,14 @@ def _drop_empty(registry: Registry, job: Job, out: Admission) -> None:
 
 def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
     del registry.leaving[job.jid]
-    if job.is_group:
+    if job.kind == COMPOSITE_POD_GROUP.kind:
+        for at in part_keys(job):
+            if registry.groups.get(at) == job.jid:
+                del registry.groups[at]
+        record = _drop_object(registry, OBJECT_KINDS[KAI_POD_GROUP.kind] + job.kai_group, True)
+        out.ops += record.ops
+        out.objects_gone += record.objects_gone
+    elif job.is_group:
         registry.groups.pop(group_key(job.kind, job.key), None)
     elif job.kind == "Job":
         registry.batch_jobs.pop(job.key, None)

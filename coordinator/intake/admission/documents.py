@@ -12,7 +12,7 @@ from coordinator.intake.admission.queues import DEFAULT
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.step import AdmissionStep, kind_of
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, KINDS, NATIVE_POD_GROUP
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, KINDS
 from coordinator.intake.documents.metadata import OWN
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
@@ -21,7 +21,7 @@ from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest
 from shared.model.devices import ResourceClaim
-from shared.model.groups import group_key
+from shared.model.groups import NATIVE_KINDS, group_key
 from shared.model.storage import VolumeClaim
 from shared.slices import Steps
 
@@ -157,6 +157,18 @@ def documents_of(
     return fresh
 
 
+def joined_documents(
+    step: AdmissionStep, fresh: dict[Key, Document], stored: dict[Key, Document]
+) -> dict[Key, Document]:
+    """The documents of groups that are in another job now: that of their tree."""
+    joined: dict[Key, Document] = {}
+    for key, jid in step.joined.items():
+        document = fresh.get(key) or stored.get(key)
+        if document is not None and document.jid != jid:
+            joined[key] = replace(document, jid=jid)
+    return joined
+
+
 def default_queue(now: float) -> Document:
     """The document of the queue ``default``, which exists although nobody submitted it."""
     kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
@@ -173,7 +185,7 @@ def _jid(draft: Draft, key: Key) -> int:
     if kind == "Pod":
         return unpack_task(draft.pod(f"{namespace}/{name}"))[0]
     jid: int | None = None
-    if kind in (draft.group_kind, NATIVE_POD_GROUP.kind):
+    if kind in (draft.group_kind, *NATIVE_KINDS):
         jid = draft.groups.get(group_key(kind, key.path))
     elif kind == "Job":
         jid = draft.batch_jobs.get(key.path)
@@ -186,7 +198,7 @@ def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | Non
     respecified = _specified(before) != _specified(sent)
     # The status of a claim is what its users have of it, that of KAI's PodGroup where it failed,
     # that of a native one whether it was placed once.
-    read = old.key.kind in ("ResourceClaim", KAI_POD_GROUP.kind, NATIVE_POD_GROUP.kind)
+    read = old.key.kind in ("ResourceClaim", KAI_POD_GROUP.kind, *NATIVE_KINDS)
     restated = read and sent.get("status") != before.get("status")
     if not (respecified or restated) and _described(before, sent) == _described(sent, sent):
         return None

@@ -13,7 +13,7 @@ from coordinator.intake.admission.membership import add_held
 from coordinator.intake.admission.registry import NO_QUEUE, Registry, unpack_task
 from coordinator.intake.documents.document import Document, Key
 from coordinator.jobs.charges.kai_charges import kai_charges
-from shard_worker.dialects.kai.service.gangs import kai_group_key, stored_groups
+from shard_worker.dialects.kai.service.gangs import stored_groups
 from shared.byte_cache import footprint
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
@@ -21,6 +21,7 @@ from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeOp, PutJob, PutNode, PutObject, PutQueue
 from shared.manifests.kubernetes.objects import PodTemplate
 from shared.model.constraints import Constraints
+from shared.model.kai import KaiPodGroup
 from shared.model.model import Job, Node, Queue, Requests, TaskClass
 from shared.model.node_devices import declared
 from shared.model.storage import Amounts
@@ -28,6 +29,7 @@ from shared.policy.model import Dialect
 from shared.records.specs import (
     GONE_NODE_KEY,
     HYPER_NODE_KEY,
+    OBJECT_KEYS,
     PRIORITY_CLASS_KEY,
     SLOTS_KEY,
     encode_hyper_node,
@@ -113,6 +115,8 @@ class Draft:
         "priority_classes",
         "queues",
         "templates",
+        "tree_children",
+        "tree_nodes",
     )
 
     def __init__(self, base: Registry) -> None:
@@ -134,6 +138,8 @@ class Draft:
         self.batch_jobs = DraftOverlay(base.batch_jobs)
         self.pods = DraftOverlay(base.pods)
         self.inert = DraftOverlay(base.inert)
+        self.tree_nodes = DraftOverlay(base.tree_nodes)
+        self.tree_children = DraftOverlay(base.tree_children)
         self.held: dict[int, dict[int, int]] = {}
         """New best-effort members: jid -> group -> how many."""
         self.next_row = base.next_row
@@ -412,7 +418,8 @@ class Draft:
         for group, count in (self.held.get(job.jid) or {}).items():
             add_held(groups, group, count)
         if len(groups) > 1 and self._base.dialect is Dialect.KAI:
-            groups = stored_groups(job, groups, self.objects.get(kai_group_key(job)))
+            kai_group = self.objects.get(OBJECT_KEYS[KaiPodGroup] + job.kai_group)
+            groups = stored_groups(job, groups, kai_group)
         return PutJob(job.jid, self.qid(job.queue), job.spec, groups, encode_job(job))
 
     def _all_slots(self) -> Slots:
@@ -448,6 +455,8 @@ class Draft:
             self.batch_jobs,
             self.pods,
             self.inert,
+            self.tree_nodes,
+            self.tree_children,
         ):
             overlay.keep()
         for jid, job in self.jobs.changed.items():

@@ -67,6 +67,7 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
         preempts=step.preempts(new.priority_class) if new.preempts is None else new.preempts,
         leaves_whole=new.leaves_whole,
         topology_key=new.topology_key,
+        refused=new.refused,
     )
 
 

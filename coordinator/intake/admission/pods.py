@@ -41,7 +41,7 @@ from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.kubernetes.pods import read_status
 from shared.manifests.parse import parse_stored
 from shared.messages.messages import Group
-from shared.model.groups import group_key
+from shared.model.groups import COMPOSITE, group_key
 from shared.model.model import Job, Pairs, Role
 from shared.policy.model import Dialect
 
@@ -212,7 +212,7 @@ def admit_member(step: AdmissionStep, key: str, new: PodManifest) -> None:
         step.notice(new, f"PodGroup {group} does not exist, so its pods wait; create it")
     member = GangMember(
         name=new.name,
-        role=new.role,
+        role=_member_role(job, new),
         cid=draft.class_of(new.template, protected=step.protected(job)),
         priority=_task_priority(step, new),
         duration=new.duration,
@@ -223,6 +223,11 @@ def admit_member(step: AdmissionStep, key: str, new: PodManifest) -> None:
         uid=new.uid,
     )
     step.coming[key] = JoiningPod(job.jid, new, member)
+
+
+def _member_role(job: Job, new: PodManifest) -> str:
+    """The role of a pod; in the job of a tree its PodGroup."""
+    return new.group if job.kind == COMPOSITE else new.role
 
 
 def _job_of_group(step: AdmissionStep, new: PodManifest) -> Job | None:
@@ -378,7 +383,7 @@ def _same_member(step: AdmissionStep, old: PodManifest, new: PodManifest) -> boo
 def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
     role = job.role_of(tix)
     if (role.name, role.priority, role.duration, role.exit_code) != (
-        new.role,
+        _member_role(job, new),
         _task_priority(step, new),
         new.duration,
         new.exit_code,
@@ -388,6 +393,8 @@ def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
     cid = step.draft.find_class(new.template, protected=step.protected(job))
     if role.cid != cid and not _as_written(step, new):
         return False
+    if job.kind == COMPOSITE:
+        return new.native
     if job.kind != "Pod":
         return (job.kind, job.name) == (_group_kind(new), new.group)
     return (

@@ -10,6 +10,7 @@ from typing import TypeVar
 from coordinator.intake.admission.journal import Journal, JournaledDict, JournaledSet
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import WITHOUT_EFFECT
+from shared.manifests.kubernetes.groups import NativeManifest
 from shared.manifests.kubernetes.objects import PodTemplate
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass, WorldObject
 from shared.model.topology import HyperNode
@@ -36,6 +37,8 @@ _JOURNALED = (
     "leaving",
     "documents",
     "inert",
+    "tree_nodes",
+    "tree_children",
 )
 _TIX_BITS = 32
 INERT_OBJECTS = 1000
@@ -92,6 +95,10 @@ class Registry:
     documents: dict[Key, Document] = field(default_factory=dict)
     inert: dict[str, int] = field(default_factory=dict)
     """Namespace -> number of its objects without effect; those of the cluster under ""."""
+    tree_nodes: dict[str, NativeManifest] = field(default_factory=dict)
+    """The groups that have a parent or are CompositePodGroups, by :func:`group_key`."""
+    tree_children: dict[str, frozenset[str]] = field(default_factory=dict)
+    """:func:`group_key` of a CompositePodGroup -> those of the groups that name it as parent."""
     offered: set[str] = field(default_factory=set)
     """Resource names that nodes and queues have used since the name got its slot."""
     doubtful: set[str] = field(default_factory=set, compare=False)

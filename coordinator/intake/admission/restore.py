@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 
 from coordinator.intake.admission.registry import Registry, pack_task
 from coordinator.intake.documents.document import Document, Key, decode_document
+from coordinator.intake.documents.group_trees import (
+    drop_tree_node,
+    put_tree_node,
+    tree_key,
+    tree_node_of,
+)
 from shared.ledger.entries.snapshot import Snapshot
-from shared.model.groups import group_key
+from shared.model.groups import COMPOSITE, group_key
 from shared.model.model import Job, Node, Queue, TaskClass
 from shared.model.topology import HyperNode
 from shared.records.specs import (
@@ -92,6 +98,10 @@ def take_up(registry: Registry, content: RestoredContent) -> None:
         if document.key not in registry.documents:
             registry.count_inert(document.key, 1)
         registry.documents[document.key] = document
+        if (group := tree_node_of(document)) is not None:
+            put_tree_node(registry.tree_nodes, registry.tree_children, group)
+            if document.jid >= 0:
+                registry.groups[tree_key(group)] = document.jid
     slots = registry.slots.names
     for node in content.nodes:
         registry.offered.update(slots[slot] for slot, _ in node.allocatable)
@@ -224,5 +234,16 @@ def forget_objects(registry: Registry, keys: Iterable[str]) -> list[HyperNode]:
 
 def forget_documents(registry: Registry, keys: Iterable[str]) -> None:
     for key in map(Key.parse, keys):
-        if registry.documents.pop(key, None) is not None:
+        document = registry.documents.pop(key, None)
+        if document is not None:
             registry.count_inert(key, -1)
+            at = group_key(key.kind, key.path)
+            if at in registry.tree_nodes:
+                drop_tree_node(registry.tree_nodes, registry.tree_children, at)
+                if _is_of_tree(registry, document.jid):
+                    _free(registry.groups, at, document.jid)
+
+
+def _is_of_tree(registry: Registry, jid: int) -> bool:
+    job = registry.jobs.get(jid)
+    return job is None or job.kind == COMPOSITE

@@ -12,6 +12,7 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import BY_KIND
 from shared.errors import InvalidInput, Refusal, not_in_this_version
 from shared.manifests.fields.metadata import scheduler_name
+from shared.manifests.kubernetes.groups import NativeManifest
 from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.parse import Manifest
@@ -106,6 +107,10 @@ class AdmissionStep:
     """``namespace/name`` of the pod -> the pod."""
     inert: set[Key] = field(default_factory=set)
     """New objects without effect."""
+    tree_nodes: list[NativeManifest] = field(default_factory=list)
+    """The groups of trees of this list."""
+    joined: dict[Key, int] = field(default_factory=dict)
+    """Groups of trees -> the job of their tree."""
     default_priority: int | None = None
     """Value of the default priority class; looked up once, after all classes of the list."""
     holders: dict[str, Job] | None = None

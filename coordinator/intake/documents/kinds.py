@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.model.groups import NATIVE
+from shared.model.groups import COMPOSITE, NATIVE
 from shared.policy.model import Dialect
 
 WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -100,11 +100,14 @@ NATIVE_POD_GROUP = Kind(
     True,
     shared_name="PodGroup",
 )
+COMPOSITE_POD_GROUP = Kind(
+    "scheduling.k8s.io", "v1alpha3", COMPOSITE, "compositepodgroups", (), True
+)
 WORKLOAD = Kind("scheduling.k8s.io", "v1beta1", "Workload", "workloads", (), True)
 SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", (), False, READ)
 
-POD_GROUPS = (POD_GROUP, KAI_POD_GROUP, NATIVE_POD_GROUP)
-"""PodGroups of Volcano, of KAI and of Kubernetes itself."""
+POD_GROUPS = (POD_GROUP, KAI_POD_GROUP, NATIVE_POD_GROUP, COMPOSITE_POD_GROUP)
+"""PodGroups of Volcano, of KAI and of Kubernetes itself, and groups of the last."""
 KINDS = (
     POD,
     NODE,
@@ -134,6 +137,7 @@ KINDS = (
     KAI_POD_GROUP,
     KAI_TOPOLOGY,
     NATIVE_POD_GROUP,
+    COMPOSITE_POD_GROUP,
     WORKLOAD,
     SHARD,
 )
@@ -174,7 +178,7 @@ def kinds_of(dialect: Dialect) -> tuple[Kind, ...]:
 
 
 BY_KIND = {kind.kind: kind for kind in KINDS}
-SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
+SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, COMPOSITE_POD_GROUP, JOB))
 """Kinds, as they are written, whose objects go to a queue. A token of the role ``submit`` may write
 them."""
 ATTACHED = (CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, WORKLOAD)

@@ -25,13 +25,14 @@ from coordinator.intake.admission.pods import CHANGED_IN_PLACE, GROUP_AFTER_BIND
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, NATIVE_POD_GROUP, NODE
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, NODE
 from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import TOO_MANY
 from coordinator.intake.writer import IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from shared.errors import Refusal
 from shared.manifests.kai.groups import STAMPS
+from shared.model.groups import NATIVE_KINDS
 from shared.model.storage import Amounts
 
 AGAIN_SECONDS = 0.1
@@ -205,7 +206,7 @@ class ClusterFeed:
         positions = [i for i in positions if i not in had]
         # A refusal names its object by the written kind and the name, and a group of Kubernetes'
         # own may have both in common with one of the policy's dialect.
-        native = {i for i in positions if delta.keys[i].kind == NATIVE_POD_GROUP.kind}
+        native = {i for i in positions if delta.keys[i].kind in NATIVE_KINDS}
         for part in (sorted(native), [i for i in positions if i not in native]):
             if part:
                 await self._submit(delta, part)

@@ -19,6 +19,7 @@ from coordinator.cluster.kubernetes.state.mirror import Mirror, MirrorObserver
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
 from coordinator.intake.documents.kinds import (
     CLAIM_TEMPLATE,
+    COMPOSITE_POD_GROUP,
     CSI_NODE,
     DEVICE_CLASS,
     DISRUPTION_BUDGET,
@@ -70,8 +71,11 @@ _KINDS = (
     RESOURCE_SLICE,
     DEVICE_CLASS,
     NATIVE_POD_GROUP,
+    COMPOSITE_POD_GROUP,
     POD,
 )
+_VERSIONS = {COMPOSITE_POD_GROUP.kind: ("v1beta1", "v1alpha3")}
+"""Kind -> the versions that servers may have, best first, where there are several."""
 _OF_DIALECT = {
     Dialect.VOLCANO: (QUEUE, POD_GROUP, HYPER_NODE),
     Dialect.KAI: (KAI_QUEUE, KAI_POD_GROUP, KAI_TOPOLOGY),
@@ -84,9 +88,13 @@ def followed_kinds(dialect: Dialect) -> list[WatchedKind]:
 
 
 def _watched(kind: Kind) -> WatchedKind:
-    base = "apis" if kind.group else "api"
-    path = f"/{base}/{kind.api_version}/{kind.plural}"
-    return WatchedKind(kind.kind, path, kind.api_version, kind.written)
+    watched: WatchedKind | None = None
+    for version in reversed(_VERSIONS.get(kind.kind, (kind.version,))):
+        one = replace(kind, version=version)
+        path = f"{one.root}/{one.plural}"
+        watched = WatchedKind(one.kind, path, one.api_version, one.written, watched)
+    assert watched is not None
+    return watched
 
 
 def api_server(settings: Settings) -> ApiServer:

@@ -9,13 +9,13 @@ import structlog
 
 from coordinator.cluster.kubernetes.api.client import ApiError
 from coordinator.cluster.kubernetes.api.reflector import ReflectorCounts
-from coordinator.intake.documents.kinds import NATIVE_POD_GROUP
+from coordinator.intake.documents.kinds import COMPOSITE_POD_GROUP, NATIVE_POD_GROUP
 
 GROUP = NATIVE_POD_GROUP.group
 KINDS = {
     NATIVE_POD_GROUP.plural: NATIVE_POD_GROUP.written,
     "workloads": "Workload",
-    "compositepodgroups": "CompositePodGroup",
+    COMPOSITE_POD_GROUP.plural: COMPOSITE_POD_GROUP.written,
 }
 """Resource -> kind."""
 LOOK_SECONDS = 0.5

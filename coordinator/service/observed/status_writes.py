@@ -9,7 +9,8 @@ import msgspec
 
 from coordinator.cluster.kubernetes.api.pool import MERGE_PATCH, STRATEGIC_PATCH, HttpAnswer
 from coordinator.controllers.placed_groups import stored_condition
-from coordinator.intake.documents.kinds import KAI_POD_GROUP, NATIVE_POD_GROUP, QUEUE
+from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, QUEUE
 from coordinator.jobs.state import JobState
 from coordinator.objects.cluster import quantities
 from coordinator.objects.context import ReadModel
@@ -123,16 +124,20 @@ def stamps_write(group: Json, uid: str, *, said: bool) -> StatusWrite | None:
     return StatusWrite("PATCH", _path(group), {"metadata": {"uid": uid, "annotations": stamps}})
 
 
-def native_group_write(read_model: ReadModel, state: JobState, uid: str) -> StatusWrite | None:
-    """Whether one of Kubernetes' own PodGroups was placed; None where the server has it so."""
-    record = read_model.record(NATIVE_POD_GROUP.kind, state.job.key)
+def native_group_write(
+    read_model: ReadModel, state: JobState, key: Key, uid: str
+) -> StatusWrite | None:
+    """Whether one of Kubernetes' own groups was placed; None where the server has it so.
+    ``state``: of its job, or that of its tree."""
+    record = read_model.record(key.kind, key.path)
     if record is None:
         return None
-    stored, present = stored_condition(record.document), initially_scheduled(read_model, state)
+    document = record.document
+    stored, present = stored_condition(document), initially_scheduled(read_model, state, document)
     if present is None or (stored is not None and is_same(stored, present)):
         return None
-    base = f"/apis/{NATIVE_POD_GROUP.api_version}/namespaces/{state.job.namespace}"
-    path = f"{base}/{NATIVE_POD_GROUP.plural}/{state.job.name}/status"
+    base = f"/apis/{document.object()['apiVersion']}/namespaces/{key.namespace}"
+    path = f"{base}/{BY_KIND[key.kind].plural}/{key.name}/status"
     body = {"metadata": {"uid": uid}, "status": {"conditions": [present]}}
     return StatusWrite("PATCH", path, body, STRATEGIC_PATCH)
 

@@ -28,10 +28,10 @@ from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importance, StatusQueue
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.group_trees import group_keys
 from coordinator.intake.documents.kinds import (
     BY_KIND,
     KAI_POD_GROUP,
-    NATIVE_POD_GROUP,
     POD,
     POD_GROUP,
     QUEUE,
@@ -62,6 +62,7 @@ from coordinator.service.observed.status_writes import (
 )
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
+from shared.model.groups import COMPOSITE, NATIVE_KINDS
 from shared.slices import GiveWay, Steps, in_slices
 from shared.units.times import rfc3339
 
@@ -259,9 +260,9 @@ class StatusReports:
             if is_ours and (uid := self._group_uid(state)):
                 if uid in phases:
                     self._phases.setdefault(uid, phases[uid])
-                if state.job.kind == NATIVE_POD_GROUP.kind or self._has_other_phase(state, uid):
-                    about = WriteSubject(Importance.GROUP, state.job.jid, uid)
-                    self.queue.changed(about, about.importance, now)
+                if state.job.kind in NATIVE_KINDS or self._has_other_phase(state, uid):
+                    for about in self._of_groups(state, uid):
+                        self.queue.changed(about, about.importance, now)
             yield
 
     def _collect_queues(self, now: float) -> Steps[None]:
@@ -282,7 +283,7 @@ class StatusReports:
         if not self._objects.core.order.session.eligibility.in_pool(state.job):
             return  # the scheduler of its node pool writes what is to be said of it
         if state.job.is_group and (uid := self._group_uid(state)):
-            yield WriteSubject(Importance.GROUP, jid, uid)
+            yield from self._of_groups(state, uid)
             yield WriteSubject(Importance.STAMPS, jid, uid)
         is_gang = state.job.kind != POD.kind
         waiting = [(tix, uid) for tix in _waiting(state) if (uid := self._pod_uid(jid, tix))]
@@ -318,6 +319,20 @@ class StatusReports:
                 about = WriteSubject(Importance.PLACED, jid, uid, tix, happening.number)
                 if about not in written:
                     yield about
+
+    def _of_groups(self, state: JobState, uid: str) -> Iterator[WriteSubject]:
+        """The gang's group; of a tree each of its groups. ``uid``: of the gang's own."""
+        if state.job.kind != COMPOSITE:
+            yield WriteSubject(Importance.GROUP, state.job.jid, uid)
+            return
+        for key in group_keys(state.job):
+            if part_uid := self._mirror.uid(ObjectKey(*key)):
+                yield WriteSubject(Importance.GROUP, state.job.jid, part_uid)
+
+    def _group_of(self, state: JobState, uid: str) -> Key | None:
+        """The one of Kubernetes' own groups of a job that has this uid."""
+        keys = group_keys(state.job)
+        return next((key for key in keys if self._mirror.uid(ObjectKey(*key)) == uid), None)
 
     def _group_uid(self, state: JobState) -> str:
         """The uid of a gang's object; "" where there is none."""
@@ -386,7 +401,7 @@ class StatusReports:
     def _lacks_path(self, about: WriteSubject) -> bool:
         """Whether it is not known yet where the status of this PodGroup is written."""
         state = self._objects.core.order.jobs.get(about.jid)
-        if state is not None and state.job.kind == NATIVE_POD_GROUP.kind:
+        if state is not None and state.job.kind in NATIVE_KINDS:
             return False
         of_volcano = self._group_kind == POD_GROUP.kind
         return about.importance is Importance.GROUP and of_volcano and self._group_path is None
@@ -420,9 +435,12 @@ class StatusReports:
         if about.number:
             return self._of_happening(read_model, state, about)
         match about.importance:
-            case Importance.GROUP if state.job.kind == NATIVE_POD_GROUP.kind:
-                return native_group_write(read_model, state, about.uid)
-            case Importance.STAMPS if state.job.kind == NATIVE_POD_GROUP.kind:
+            case Importance.GROUP if state.job.kind in NATIVE_KINDS:
+                group = self._group_of(state, about.uid)
+                if group is None:
+                    return None
+                return native_group_write(read_model, state, group, about.uid)
+            case Importance.STAMPS if state.job.kind in NATIVE_KINDS:
                 return None
             case Importance.GROUP | Importance.STAMPS if read_model.of_kai:
                 return self._of_kai(read_model, state, about)
@@ -563,7 +581,7 @@ def _is_reported(read_model: ReadModel, state: JobState) -> bool:
     why = read_model.why(state.job.jid)
     if why is None or why.reason in _NOT_OURS:
         return False
-    if not read_model.of_kai or state.job.kind == NATIVE_POD_GROUP.kind:
+    if not read_model.of_kai or state.job.kind in NATIVE_KINDS:
         return True
     # As in KAI: pods of a gang that is not complete say nothing, so that no autoscaler acts.
     group = read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.key)

@@ -12,6 +12,7 @@ from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.groups import PodSet, SubGroupSet
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import Status
+from shared.model.groups import COMPOSITE
 from shared.model.kai import (
     DEFAULT_POD_SET,
     PREEMPTIBLE_BELOW,
@@ -178,7 +179,7 @@ def kai_job_of(
 
 def kai_group_of(job: SessionJob, objects: ClusterObjects) -> KaiPodGroup | None:
     """The PodGroup of KAI's that a job is; None for a pod or a Job without."""
-    return objects.kai_groups.get(job.job.key) if job.job.kind == "PodGroup" else None
+    return objects.kai_groups.get(job.job.kai_group)
 
 
 def _group_like(job: SessionJob) -> KaiPodGroup:
@@ -244,7 +245,9 @@ def _members(
 
 
 def pod_set_of(task: TaskInfo) -> str:
-    """The pod set that a task's label names."""
+    """The pod set that a task's label names; of Kubernetes' own groups its PodGroup."""
+    if task.job.job.kind == COMPOSITE:
+        return task.role.name
     return dict(task.role.labels).get(POD_SET_LABEL, DEFAULT_POD_SET)
 
 

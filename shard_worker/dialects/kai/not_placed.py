@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from shard_worker.dialects.kai.rules.capacity import OverCapacity
 from shard_worker.dialects.kai.rules.groups import ALIVE, tasks_to_allocate
 from shared.messages.reason import Reason
+from shared.model.kai import topology_of
 from shared.units.amount_text import some
 from shared.units.quantity import quantity
 
@@ -70,7 +71,7 @@ def _missing_level(job: KaiJob, world: World) -> str:
     """Explain which topology or level that the job names does not exist; "" if all do."""
     constraints = (job.group.topology, *(sub.topology for sub in job.group.sub_groups))
     for constraint in filter(None, constraints):
-        topology = world.objects.kai_topologies.get(constraint.topology)
+        topology = topology_of(constraint, world.objects.kai_topologies)
         if topology is None:
             return f"topology {constraint.topology} does not exist; create it, or name another"
         for level in filter(None, (constraint.required, constraint.preferred)):

@@ -40,13 +40,17 @@ class Placing:
 
     def _on(self, group: Member, tasks: Sequence[TaskInfo], nodes: Mask) -> bool:
         if isinstance(group, PodSet):
-            return all(self._put(task, nodes) for task in tasks)
+            return self.put_all(tasks, nodes)
         for member in group.ordered():
             own = {id(task) for pod_set in member.pod_sets() for task in pod_set.tasks}
             its_tasks = [task for task in tasks if id(task) in own]
             if its_tasks and not self.place(member, its_tasks, nodes):
                 return False
         return True
+
+    def put_all(self, tasks: Sequence[TaskInfo], nodes: Mask) -> bool:
+        """Put each task on the best node that takes it; False where one finds none."""
+        return all(self._put(task, nodes) for task in tasks)
 
     def _put(self, task: TaskInfo, nodes: Mask) -> bool:
         """Put the task on the best node that takes it; False where none does."""

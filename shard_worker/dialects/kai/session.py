@@ -50,6 +50,7 @@ from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
 from shard_worker.topology.label_domains import LabelSearch
 from shared.model.gpu_request import FRACTION, MEMORY, NUMBER
+from shared.model.groups import COMPOSITE
 from shared.model.model import Pairs, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.policy.kai_model import KaiPolicy
@@ -171,7 +172,8 @@ class KaiSession(Session):
         self.kai_jobs = {}
         for job in world.session_jobs():
             group = kai_group_of(job, objects)
-            queue = self.queues.get(job.job.queue if group is None else group.queue)
+            name = job.job.queue if group is None else group.queue
+            queue = self.queues.get(job.job.queue if job.job.kind == COMPOSITE else name)
             if queue is None or queue.children:
                 continue
             kai_job = kai_job_of(job, queue, objects, self.kai_task_key)

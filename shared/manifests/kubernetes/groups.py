@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import orjson
 
@@ -22,20 +23,25 @@ from shared.model.model import Pairs
 
 HIGHEST_PRIORITY = 1_000_000_000
 MOST_TEMPLATES = 8
+PARENT = "parentCompositePodGroupName"
 SINGLE = "single"
 _POLICIES = ("basic", "gang")
 _MODES = (SINGLE, "all")
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 
+M = TypeVar("M", bound="NativePodGroupManifest")
+
 
 @dataclass(frozen=True, slots=True)
 class NativePodGroupManifest:
+    """A PodGroup; as :class:`CompositePodGroupManifest`, one of groups."""
+
     namespace: str
     name: str
     uid: str
     created: float | None
     min_count: int | None
-    """Pods that start together; None for a basic group, whose pods are placed one by one."""
+    """Pods that start together, or groups; None for a basic group, whose are placed one by one."""
     queue: str
     """Queue that the group names by Volcano's key; "" for none."""
     kai_queue: str
@@ -49,6 +55,10 @@ class NativePodGroupManifest:
     """Its disruption mode is ``all``: its pods are one victim."""
     topology_key: str
     """Node label of which all its pods need one value; "" for none."""
+    parent: str = ""
+    """The CompositePodGroup that it is in; "" for none."""
+    workload: str = ""
+    """The Workload that it was made from; "" for none."""
     labels: Pairs = ()
     annotations: Pairs = ()
 
@@ -57,18 +67,41 @@ class NativePodGroupManifest:
         return 1 if self.min_count is None else self.min_count
 
 
+@dataclass(frozen=True, slots=True)
+class CompositePodGroupManifest(NativePodGroupManifest):
+    pass
+
+
+NativeManifest = NativePodGroupManifest | CompositePodGroupManifest
+
+
 def read_native_pod_group(obj: dict[str, object]) -> NativePodGroupManifest:
-    meta = read_metadata(obj, namespaced=True)
     spec = Fields(obj.get("spec"), "spec")
     spec.check("NativePodGroupSpec")
+    return _read_group(NativePodGroupManifest, obj, spec, _min_count(spec.need("schedulingPolicy")))
+
+
+def read_composite_pod_group(obj: dict[str, object]) -> CompositePodGroupManifest:
+    spec = Fields(obj.get("spec"), "spec")
+    spec.check("CompositePodGroupSpec")
+    spec.need("workloadRef")
+    minimum = _min_group_count(spec.need("schedulingPolicy"))
+    return _read_group(CompositePodGroupManifest, obj, spec, minimum)
+
+
+def _read_group(of: type[M], obj: dict[str, object], spec: Fields, minimum: int | None) -> M:
+    meta = read_metadata(obj, namespaced=True)
     preemption = spec.choice("preemptionPolicy", _PREEMPTION, "")
-    priority = spec.data.get("priority")
-    return NativePodGroupManifest(
+    priority, parent = spec.data.get("priority"), spec.data.get(PARENT)
+    workload = spec.child("workloadRef")
+    if parent is not None and workload is None:
+        raise spec.wrong("workloadRef", f"missing; a group with {PARENT} names its Workload")
+    return of(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         created=meta.created,
-        min_count=_min_count(spec.need("schedulingPolicy")),
+        min_count=minimum,
         queue=named_queue(meta.labels, meta.annotations, QUEUE_NAME),
         kai_queue=named_queue(meta.labels, meta.annotations, KAI_QUEUE),
         priority_class=spec.text("priorityClassName"),
@@ -78,9 +111,18 @@ def read_native_pod_group(obj: dict[str, object]) -> NativePodGroupManifest:
         preempts=preemption != "Never" if preemption else None,
         leaves_whole=_disruption_mode(spec) != SINGLE,
         topology_key=_topology_key(spec.child("schedulingConstraints")),
+        parent="" if parent is None else subdomain(parent, spec.path(PARENT)),
+        workload="" if workload is None else _workload_of(workload),
         labels=labels_of(meta),
         annotations=annotations_of(meta),
     )
+
+
+def _workload_of(reference: Fields) -> str:
+    reference.check("NativeWorkloadRef")
+    for name in ("workloadName", "templateName"):
+        subdomain(reference.data.get(name), reference.path(name))
+    return reference.text("workloadName")
 
 
 def read_workload(obj: dict[str, object]) -> InertObject:
@@ -122,13 +164,30 @@ def _disruption_mode(spec: Fields) -> str:
 
 def _min_count(policy: Fields) -> int | None:
     policy.check("NativePolicy")
-    if _member_of(policy, _POLICIES) == "basic":
+    gang = _gang_of(policy)
+    if gang is None:
         return None
-    gang = policy.need("gang")
     gang.check("NativeGang")
-    if gang.data.get("minCount") in (None, 0):
-        raise gang.wrong("minCount", "missing; write how many pods start together, 1 or more")
-    return gang.integer("minCount", 1, low=1)
+    return _minimum(gang, "minCount", "pods")
+
+
+def _min_group_count(policy: Fields) -> int | None:
+    policy.check("CompositePolicy")
+    gang = _gang_of(policy)
+    if gang is None:
+        return None
+    gang.check("CompositeGang")
+    return _minimum(gang, "minGroupCount", "groups")
+
+
+def _gang_of(policy: Fields) -> Fields | None:
+    return policy.need("gang") if _member_of(policy, _POLICIES) == "gang" else None
+
+
+def _minimum(gang: Fields, field: str, members: str) -> int:
+    if gang.data.get(field) in (None, 0):
+        raise gang.wrong(field, f"missing; write how many {members} start together, 1 or more")
+    return gang.integer(field, 1, low=1)
 
 
 def _topology_key(constraints: Fields | None) -> str:

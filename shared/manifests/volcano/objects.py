@@ -60,6 +60,8 @@ class PodGroupManifest:
     """Its members are one victim."""
     topology_key: str = ""
     """The node label of which all its members need one value; "" for none."""
+    refused: str = ""
+    """Why none of its waiting members may be placed, by the tree of groups that it is in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,8 @@ def test_a_device_has_an_attribute_once_by_its_name_with_the_domain() -> None:
 def test_every_kind_is_among_them() -> None:
     assert {type(expected) for _, expected in WORLD.values()} == set(OBJECT_KEYS)
     kinds = {(item["apiVersion"], item["kind"]) for item in [*WRITTEN, *EVERY_KIND]}
-    workload = ("scheduling.k8s.io/v1beta1", "Workload")
-    assert kinds | {("v1", kind) for kind in INERT} | {workload} == set(KINDS)
+    others = {("scheduling.k8s.io/v1beta1", kind) for kind in ("Workload", "CompositePodGroup")}
+    assert kinds | {("v1", kind) for kind in INERT} | others == set(KINDS)
 
 
 def test_they_are_kept_taken_up_again_and_deleted(bench: Bench) -> None:

@@ -244,7 +244,7 @@ async def test_a_refused_group_is_not_mixed_up_with_one_of_its_name_of_another_a
         await ledger.client_pause(1000)
         await cluster.post(VOLCANO_GROUPS, pod_group("first", 1))
         for name in names:
-            await cluster.post(GROUPS, group(name, 1, workloadRef=_WORKLOAD, **_COMPOSITE))
+            await cluster.post(GROUPS, group(name, 1, resourceClaims=_CLAIMS))
             await cluster.post(VOLCANO_GROUPS, pod_group(name, 1))
         await ledger.aclose()
 
@@ -258,5 +258,4 @@ async def test_a_refused_group_is_not_mixed_up_with_one_of_its_name_of_another_a
         assert {state.job.kind for state in quadrant.jobs()} == {"PodGroup"}
 
 
-_WORKLOAD = {"workloadName": "w", "templateName": "t"}
-_COMPOSITE = {"parentCompositePodGroupName": "above"}
+_CLAIMS = [{"name": "gpu", "resourceClaimName": "gpu"}]

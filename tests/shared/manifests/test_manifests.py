@@ -354,7 +354,7 @@ MISTAKES = [
         "wants exactly one of exactMatch, regexMatch, labelMatch",
     ),
     ({**pod(), "apiVersion": "v2"}, "apiVersion", "write v1"),
-    ({**pod(), "kind": "Deployment"}, "kind", "write one of CSINode, ConfigMap, DeviceClass"),
+    ({**pod(), "kind": "Deployment"}, "kind", "write one of CSINode, CompositePodGroup, ConfigMap"),
     ({**pod(), "extra": 1}, "extra", "leave it out"),
     ({**pod(), "metadata": {"generateName": "x-"}}, "metadata.name", "required"),
     ({**pod(), "metadata": None}, "metadata", "name"),

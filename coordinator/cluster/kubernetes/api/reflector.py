@@ -37,6 +37,8 @@ class WatchedKind:
     api_version: str
     written: str
     """The kind as its objects have it: the API server leaves it out in lists."""
+    instead: WatchedKind | None = None
+    """The kind in another version, for servers that lack this one."""
 
 
 class ObjectSink(Protocol):
@@ -95,6 +97,7 @@ class Reflector:
         self._backoff = Backoff()
         self._version = ""
         """Where the next watch begins; "" where a list is needed."""
+        self._first = kind
 
     async def run_forever(self) -> None:
         while True:
@@ -151,9 +154,13 @@ class Reflector:
         return version
 
     async def _missing(self) -> None:
+        self._version = ""
+        if self.kind.instead is not None:
+            self.kind = self.kind.instead
+            return
+        self.kind = self._first
         if not self.counts.missing:
             log.info("The server does not have this kind; done without", kind=self.kind.name)
         self.counts.missing = True
-        self._version = ""
         self._sink.absent(self.kind)
         await asyncio.sleep(MISSING_SECONDS)

@@ -16,10 +16,12 @@ from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.placing import Placing
 from shard_worker.dialects.kai.rules.groups import must_wait, tasks_to_allocate
 from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.dialects.kai.tree_search import TreeSearch
 from shard_worker.dialects.kai.turn_order import TurnOrder
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import OCCUPYING
+from shared.model.groups import COMPOSITE
 
 NAME = "allocate"
 
@@ -36,16 +38,10 @@ def execute(ssn: KaiSession) -> None:
 
 def turn(ssn: KaiSession, job: KaiJob) -> bool:
     """Place what the job asks for next; False where nothing was placed."""
-    tasks = tasks_to_allocate(job.root)
-    if not tasks:
-        return False
-    refusal = ssn.refused_capacity(job, ssn.asked_by(tasks, at_least=True))
-    if refusal is not None:
-        ssn.over_capacity[job.job.job.jid] = refusal
-        return False
     had_tasks = job.job.census.of(OCCUPYING) > 0
     statement = WorldStatement(ssn)
-    if not Placing(ssn, statement, job).place(job.root, tasks, ssn.rows()):
+    tasks = _placed(ssn, job, Placing(ssn, statement, job))
+    if not tasks:
         statement.rollback()
         return False
     if must_wait(job.root):
@@ -54,6 +50,28 @@ def turn(ssn: KaiSession, job: KaiJob) -> bool:
         ssn.started[job.job.job.jid] = ssn.world.now
     statement.commit()
     return True
+
+
+def _placed(ssn: KaiSession, job: KaiJob, placing: Placing) -> list[TaskInfo]:
+    """The tasks that were placed together; [] for none."""
+    if job.job.job.kind == COMPOSITE:
+        search = TreeSearch(ssn, placing, job)
+        for tasks in search.selections():
+            if _may_have(ssn, job, tasks) and search.place(tasks, ssn.rows()):
+                ssn.over_capacity.pop(job.job.job.jid, None)
+                return tasks
+        return []
+    tasks = tasks_to_allocate(job.root)
+    is_placed = tasks and _may_have(ssn, job, tasks) and placing.place(job.root, tasks, ssn.rows())
+    return tasks if is_placed else []
+
+
+def _may_have(ssn: KaiSession, job: KaiJob, tasks: Sequence[TaskInfo]) -> bool:
+    """Whether the queues of the job's chain take a turn of these tasks."""
+    refusal = ssn.refused_capacity(job, ssn.asked_by(tasks, at_least=True))
+    if refusal is not None:
+        ssn.over_capacity[job.job.job.jid] = refusal
+    return refusal is None
 
 
 def _binds(statement: WorldStatement, tasks: Sequence[TaskInfo]) -> bool:

@@ -25,7 +25,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.kai.turn_order import TurnOrder
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
-from shared.model.groups import NATIVE
+from shared.model.groups import NATIVE_KINDS
 
 
 def always(job: KaiJob, asks: Amounts) -> bool:
@@ -121,7 +121,7 @@ class _ActionRun:
         if self._action.preemptible_only and not job.preemptible:
             return False
         own = job.job.job
-        if own.kind == NATIVE and not own.preempts:  # KAI itself knows no such policy
+        if own.kind in NATIVE_KINDS and not own.preempts:  # KAI itself knows no such policy
             return False
         return _is_waiting(job) and not is_delayed(job, self._ssn.world.now)
 

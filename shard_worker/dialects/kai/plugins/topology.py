@@ -23,7 +23,7 @@ from shard_worker.dialects.kai.rules.groups import ACTIVE, SubGroupSet
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import TaskInfo
-from shared.model.kai import DEFAULT_POD_SET, KaiTopology
+from shared.model.kai import DEFAULT_POD_SET, KaiTopology, topology_of
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, MEMORY, PODS
 
@@ -64,7 +64,7 @@ class TopologyAware:
         if constraint is None or not tasks:
             return [within]
         world = self._world
-        topology = world.objects.kai_topologies.get(constraint.topology)
+        topology = topology_of(constraint, world.objects.kai_topologies)
         limits = None if topology is None else limits_of(topology, constraint)
         if topology is None or limits is None:
             return []

@@ -186,6 +186,11 @@ def _of(member: PodSet[T] | SubGroupSet[T], simulated: bool) -> list[T]:
     return waiting[:missing] if len(waiting) >= missing else []
 
 
+def tasks_of(pod_set: PodSet[T]) -> list[T]:
+    """The tasks of a pod set that one turn places together, all or none."""
+    return _of(pod_set, simulated=False)
+
+
 def _is_new(task: GroupTask) -> bool:
     return task.status is Status.PENDING
 

@@ -28,6 +28,7 @@ from shard_worker.kube_scheduler.filters.pod_index import label_term
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
 from shared.model.gpu_request import WHOLE
+from shared.model.kai import topology_of
 
 Amounts = NDArray[np.int64]
 Freed = tuple[int, ...]
@@ -252,7 +253,7 @@ def _together(
         yield _domains([job.job.job.topology_key], 0, world), number
     constraint = constraint_of(job, group)
     if constraint is not None and number:
-        topology = world.objects.kai_topologies.get(constraint.topology)
+        topology = topology_of(constraint, world.objects.kai_topologies)
         limits = None if topology is None else limits_of(topology, constraint)
         if topology is not None and limits is not None and limits.required is not None:
             labels = [level.label for level in topology.levels]

@@ -11,7 +11,6 @@ from shared.ledger.gang_minimum import stored_minimum
 from shared.messages.messages import Group
 from shared.model.kai import KaiPodGroup, KaiSubGroup
 from shared.model.model import Job
-from shared.records.specs import OBJECT_KEYS
 
 TREE = "quadrant.dev/kai-tree"
 """Annotation of a job whose PodGroup has sub groups or a topology constraint. A session places it,
@@ -74,16 +73,11 @@ def _member(gang: GangGroups, group: KaiPodGroup, sub: KaiSubGroup, *, optional:
     return gang.members[sub.name]
 
 
-def kai_group_key(job: Job) -> str:
-    """The key of the PodGroup that a job is of, among stored objects."""
-    return OBJECT_KEYS[KaiPodGroup] + job.key
-
-
 def stored_groups(job: Job, groups: list[Group], group: object) -> list[Group]:
     """A job's groups with the minima that the ledger holds it to; as they are where ``group`` is no
     PodGroup of KAI's. A sub group that the PodGroup does not have any more is satisfied by
     nobody."""
-    if not isinstance(group, KaiPodGroup) or job.kind != "PodGroup" or job.dangling:
+    if not isinstance(group, KaiPodGroup) or not job.kai_group or job.dangling:
         return groups
     gang, names = gang_of(group), ("", *(name for name, _ in job.role_minima))
     return [
@@ -104,24 +98,39 @@ def tree_mark(group: KaiPodGroup) -> tuple[tuple[str, str], ...]:
     return ((TREE, blake2s(described, digest_size=8).hexdigest()),)
 
 
-def lacking_sub_group(group: KaiPodGroup, pods: Mapping[str, int]) -> tuple[str, int, int] | None:
-    """(sub group, its pods, those that it needs) of the first that is missing to the gang; None
-    where all are there that it needs. ``pods``: how many exist, by pod set."""
+def lacking_sub_group(group: KaiPodGroup, pods: Mapping[str, int]) -> str:
+    """What is missing to the gang, of the first sub group that lacks something; "" where all are
+    there that it needs. ``pods``: how many exist, by pod set."""
     return _lacking(group, "", group.min_sub_group, pods)
 
 
-def _lacking(
-    group: KaiPodGroup, parent: str, needed: int | None, pods: Mapping[str, int]
-) -> tuple[str, int, int] | None:
-    below = list(group.children(parent))
-    missing = []
+def _lacking(group: KaiPodGroup, name: str, needed: int | None, pods: Mapping[str, int]) -> str:
+    below = list(group.children(name))
+    missing: list[str] = []
     for sub in below:
         if not group.is_pod_set(sub):
             lacks = _lacking(group, sub.name, sub.min_sub_group, pods)
         else:
             present, least = pods.get(sub.name, 0), sub.min_member or 0
-            lacks = (sub.name, present, least) if present < least else None
-        if lacks is not None:
-            missing.append(lacks)
+            lacks = "" if present >= least else f"{present} of the {least} pods"
+            lacks = lacks and f"{lacks} that sub group {sub.name} needs exist"
+        missing += [lacks] if lacks else []
     least = len(below) if needed is None else needed
-    return missing[0] if len(below) - len(missing) < least else None
+    if len(below) - len(missing) >= least:
+        return ""
+    if missing:
+        return missing[0]
+    return f"{len(below)} of the {least} sub groups that {name or 'the job'} needs exist"
+
+
+def is_satisfied(group: KaiPodGroup, name: str, pods: Mapping[str, int]) -> bool:
+    """Whether a sub group, or the root (""), has what it needs. ``pods``: by pod set."""
+    needed = group.min_sub_group
+    if name:
+        sub = next((sub for sub in group.sub_groups if sub.name == name), None)
+        if sub is None:
+            return False
+        if group.is_pod_set(sub):
+            return pods.get(name, 0) >= (sub.min_member or 0)
+        needed = sub.min_sub_group
+    return not _lacking(group, name, needed, pods)

@@ -140,8 +140,8 @@ class _Backoffs:
         self._label = label
 
     def why_not(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
-        group = cluster.objects.kai_groups.get(info.job.key)
-        if group is None or info.job.kind != "PodGroup" or not group.is_passed_over(self._label):
+        group = cluster.objects.kai_groups.get(info.job.kai_group)
+        if group is None or not group.is_passed_over(self._label):
             return None
         text = (
             f"it failed in node pool {group.pool(self._label)} and has schedulingBackoff 1: it is "
@@ -183,7 +183,7 @@ def _why_not(info: JobInfo, cluster: ClusterInfo) -> str | None:
         return written(Reason.NOT_SERVED, text)
     if any(names_instances(role.annotations) for role in job.roles):
         return written(Reason.NOT_SERVED, LEGACY)
-    group = objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+    group = objects.kai_groups.get(job.kai_group)
     if group is not None and group.sub_groups:
         return _missing_in_tree(info, group)
     # Sub groups before the job as a whole: that pods are missing somewhere says little.
@@ -201,17 +201,14 @@ def _missing_in_tree(info: JobInfo, group: KaiPodGroup) -> str | None:
     for role in info.job.roles:
         pods[role.name] = pods.get(role.name, 0) + role.count
     lacking = lacking_sub_group(group, pods)
-    if lacking is None:
-        return None
-    name, present, least = lacking
-    return f"NotEnoughPods: {present} of the {least} pods that sub group {name} needs exist"
+    return f"NotEnoughPods: {lacking}" if lacking else None
 
 
 def is_searched_for(action: str, info: JobInfo, cluster: ClusterInfo) -> bool:
     """Not in its ``preemptionDelay``, and consolidation for jobs alone that may be evicted
     themselves."""
     job = info.job
-    group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+    group = cluster.objects.kai_groups.get(job.kai_group)
     if group is None:
         return job.priority < PREEMPTIBLE_BELOW or action != consolidation.NAME
     if cluster.now < delayed_until(info, cluster):
@@ -222,7 +219,7 @@ def is_searched_for(action: str, info: JobInfo, cluster: ClusterInfo) -> bool:
 def delayed_until(info: JobInfo, cluster: ClusterInfo) -> float:
     """When the job's ``preemptionDelay`` is over; 0 without one."""
     job = info.job
-    group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+    group = cluster.objects.kai_groups.get(job.kai_group)
     if group is None or group.preemption_delay <= 0:
         return 0.0
     return group.delayed_until(job.created)
@@ -275,7 +272,7 @@ class StaleRule:
             held[role.name] += sum(map(part.count, HOLDING))
         if TaskState.SUCCEEDED in states or not held.total():
             return None
-        group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+        group = cluster.objects.kai_groups.get(job.kai_group)
         if not _lacks(job, group, held):
             return None
         grace, since = self._usual, None
@@ -287,7 +284,7 @@ class StaleRule:
 
 def _lacks(job: Job, group: KaiPodGroup | None, held: Counter[str]) -> bool:
     if group is not None and group.sub_groups:
-        return lacking_sub_group(group, held) is not None
+        return bool(lacking_sub_group(group, held))
     if held.total() < job.groups[0].minimum:
         return True
     members: Counter[int] = Counter()

@@ -12,7 +12,7 @@ from coordinator.api.discovery.openapi import document
 from coordinator.api.read.query import FIELDS
 from coordinator.intake.documents.kinds import BY_KIND, KINDS, SHARD
 from shared.schemas.catalogue import SCHEMAS
-from tests.builders.objects import native_group, workload
+from tests.builders.objects import composite_group, native_group, workload
 from tests.coordinator.api.client import Client
 from tests.end_to_end.one_process.harness import Running, submit
 
@@ -60,7 +60,7 @@ def test_kubectl_finds_out_that_apply_is_checked_here() -> None:
 async def test_every_field_of_a_shown_object_is_in_its_schema(
     client: Client, service: Running
 ) -> None:
-    await submit(service, native_group("native", 1), workload())
+    await submit(service, native_group("native", 1), composite_group("tree", 1), workload())
     for kind in KINDS:
         root = "apis" if kind.group else "api"
         items = (await client.get(f"/{root}/{kind.api_version}/{kind.plural}"))["items"]

@@ -10,6 +10,7 @@ from shard_worker.harness import Cluster
 from shard_worker.session_model.status import Status
 from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.gpu_request import WHOLE
+from shared.model.groups import COMPOSITE
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiShare, KaiSubGroup, KaiTopology
 from shared.model.kai import KaiTopologyConstraint as Constraint
 from shared.model.model import Role, TaskClass
@@ -127,6 +128,19 @@ class KaiCluster:
                 topology=topology,
             )
         )
+
+    def tree(self, group: KaiPodGroup, pods: Mapping[str, int]) -> None:
+        """A tree of Kubernetes' own groups, with so many pods of one GPU in each PodGroup."""
+        self._default_queues()
+        cid = self._cluster.class_of(TaskClass(requests=self._cluster.requests(pods=1, **{GPU: 1})))
+        roles, first = list[Role](), 0
+        for name, count in pods.items():
+            names = tuple(f"{name}-{at}" for at in range(count))
+            roles.append(Role(name, cid, first, count, priority=50, names=names))
+            first += count
+        name = group.name.removeprefix(f"{COMPOSITE}/")
+        self._cluster.job(name, tasks=first, roles=roles, priority=50, kind=COMPOSITE, queue="team")
+        self._groups.append(group)
 
     def _default_queues(self) -> None:
         if not self._queues:
