@@ -24,6 +24,7 @@ from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.driver.test_evictions import PODS, POLICY, of_class
+from tests.native_groups.tree_walks import composite, leaf, put_composites, until_composite
 from tests.native_groups.walks import GroupCluster, member
 from tests.native_groups.walks import group as native_group
 
@@ -157,11 +158,15 @@ async def _tell(cluster: ApiClient, changed: Callable[[], bool]) -> None:
 
 
 async def _place_a_native_group(cluster: ApiClient) -> None:
-    """A gang of Kubernetes' own is told that it was placed."""
+    """A gang of Kubernetes' own is told that it was placed, and a tree that it is not."""
     groups = GroupCluster(cluster)
     await groups.groups(native_group("native", 1))
     await groups.pods(member("native-0", "native", cpu=0.01))
     await groups.until_condition("native", "True")
+    await put_composites(groups, composite("tree", 1))
+    await groups.groups(leaf("leaf", "tree", 1))
+    await groups.pods(member("leaf-0", "leaf", cpu=0.01))
+    await until_composite(groups, "tree", "False")
 
 
 async def _tell_of_kai(cluster: ApiClient) -> None:
