@@ -48,6 +48,10 @@ async def test_a_flat_turn_is_told_from_the_queue_to_the_commit(
     async with running(redis_url, tmp_path, shards=2, mode="soft") as service:
         await submit(service, node("a", gpus=8), node("b", gpus=8), node("c"))
         await settled(service, bound=0)
+        # A worker that comes up, or a partition that is stored, is a reason to try the job again.
+        core = service.service.core
+        await service.until(lambda s: all(shard["up"] for shard in s["shards"]))
+        await service.until(lambda _: core.partition.at_rest)
         await submit(service, job("wide", 3, gpus=5))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         trace = asyncio.create_task(traced(service, "wide", turns=1, timeoutSeconds=30))
