@@ -208,7 +208,6 @@ EVERY_KIND = [
     hyper_node("h", "n"),
     node("n", labels={"zone": "a"}, taints=[{"key": "k", "effect": "NoSchedule"}]),
     pod_group("g", minMember=1, minTaskMember={"w": 1}, queue="q", minResources={"cpu": "1"}),
-    composite_group("tree", 1, parentCompositePodGroupName="above"),
     native_group(
         "native",
         2,

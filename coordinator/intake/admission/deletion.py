@@ -258,6 +258,7 @@ def _drop_composite(registry: Registry, key: Key, now: float, *, keep: bool) -> 
     there again; what runs goes on."""
     out = Admission(accepted=1)
     if not keep:
+        out.documents_gone.append(key)
         return out
     at = group_key(key.kind, key.path)
     node, job = registry.tree_nodes.get(at), registry.jobs.get(registry.groups.get(at, -1))

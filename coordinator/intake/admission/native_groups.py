@@ -71,6 +71,8 @@ def admit_native_group(step: AdmissionStep, new: NativeManifest) -> None:
         _check_change(step, new)
         _check_priority(step, new)
     if in_tree(new):
+        if step.draft.tree_nodes.get(tree_key(new)) == new:
+            step.same.add(id(new))
         put_tree_node(step.draft.tree_nodes, step.draft.tree_children, new)
         step.tree_nodes.append(new)
         return
