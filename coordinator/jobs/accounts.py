@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from coordinator.jobs.charges.claims import ClaimBook
 from coordinator.jobs.charges.gpu_memory import GpuMemoryBook, by_memory
+from coordinator.jobs.charges.volumes import VolumeBook
 from coordinator.jobs.gate_removals import GateRemovals
 from coordinator.jobs.rule_objects import drop_rule_object, put_rule_object
 from coordinator.jobs.state import (
@@ -25,7 +26,6 @@ from coordinator.jobs.state import (
     deleted_members,
     recount,
 )
-from coordinator.jobs.volumes import VolumeBook
 from shard_worker.session_model.queue_totals import (
     PENDING,
     RUNNING,
