@@ -8,6 +8,7 @@
                                                     ``?atomic=true`` all are taken or none
 ``GET /apis/quadrant.dev/v1alpha1/status``          counts, for progress and the final table
 ``GET /stream``                                     changes as server-sent events
+``GET /ui/``                                        the page (``/`` leads there)
 ``GET /livez``, ``/readyz``, ``/health``            for probes and people (``/healthz``: livez)
 ``GET /metrics``                                    for Prometheus
 ==================================================  ============================================
@@ -94,8 +95,7 @@ def make_app(
     app.router.add_post(f"{BASE}/lists", counted(lists.post, list_codes))
     app.router.add_get(f"{BASE}/status", _shows(lambda: json_answer(status()), refresh_status))
     app.router.add_get("/metrics", _metrics(metrics, refresh_metrics))
-    serving = HealthCheck("serving", lambda: _unready(ready(), stopping()))
-    app.add_routes(health_routes([serving, *checks]))
+    app.add_routes(health_routes(served_checks(ready, stopping, checks)))
     app.add_routes(discovery_routes(virtual, kinds_of(dialect)))
     app.add_routes(openapi_routes())
     app.add_routes(routes)
@@ -105,6 +105,13 @@ def make_app(
         app.add_routes(listing_routes(objects, streams))
         app.add_routes(stream_routes(objects, streams))
     return app
+
+
+def served_checks(
+    ready: Callable[[], bool], stopping: Callable[[], bool], checks: Sequence[HealthCheck]
+) -> list[HealthCheck]:
+    """The checks of the application's health: whether it serves at all, then its parts."""
+    return [HealthCheck("serving", lambda: _unready(ready(), stopping())), *checks]
 
 
 def _unready(ready: bool, stopping: bool) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from coordinator.api.app import Refresh, make_app
+from coordinator.api.app import Refresh, make_app, served_checks
 from coordinator.api.http.failures import failures
-from coordinator.api.http.health import HealthCheck, health_routes
+from coordinator.api.http.health import HealthCheck, health_answer, health_routes
 from coordinator.api.http.responses import signed
 from coordinator.api.listener.listener import Listener, ListenerOptions
 from coordinator.api.listener.provenance import provenance
@@ -155,6 +155,10 @@ class Serving:
             *([] if (tls := self._door.listener.tls) is None else [tls.check()]),
             *self._door.checks,
         ]
+
+    def health(self) -> dict[str, Any]:
+        """The answer of ``/health``."""
+        return health_answer(served_checks(self.ready, lambda: self.stopping, self.checks()))
 
     def _down(self) -> list[int]:
         shards = self._door.core.dispatcher.shards.values()

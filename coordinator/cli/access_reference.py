@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.api.auth.access import PathAccess, ResourceAccess, access_of
-from coordinator.api.auth.roles import QUEUE_PAIRS, QUEUE_TREE, RECORD, SHADOW, needed
+from coordinator.api.auth.roles import FRAMES, QUEUE_PAIRS, QUEUE_TREE, RECORD, SHADOW, needed
 
 _OURS = "/apis/quadrant.dev/v1alpha1"
 _PODS = "/api/v1/namespaces/{namespace}/pods"
@@ -27,6 +27,8 @@ REQUESTS = (
     ("GET", f"{_DEBUG}/dump"),
     ("GET", f"{_DEBUG}/profile"),
     ("PUT", f"{_DEBUG}/loglevel"),
+    ("GET", FRAMES),
+    ("GET", "/ui/"),
     ("GET", "/stream"),
     ("GET", "/metrics"),
     ("GET", "/version"),

@@ -103,13 +103,23 @@ def _is_ready(value: Json) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def _node_status(value: Json, now: float) -> str:
-    words = ["Ready" if _is_ready(value) else "NotReady"]
-    if value["spec"].get("unschedulable"):
+def node_status(*, ready: bool, unschedulable: bool, quarantined: bool) -> str:
+    """The state of a node in words, as kubectl shows it."""
+    words = ["Ready" if ready else "NotReady"]
+    if unschedulable:
         words.append("SchedulingDisabled")
-    if any(c["type"] == "SetAside" for c in value["status"].get("conditions") or ()):
+    if quarantined:
         words.append("SetAside")
     return ",".join(words)
+
+
+def _node_status(value: Json, now: float) -> str:
+    conditions = value["status"].get("conditions") or ()
+    return node_status(
+        ready=_is_ready(value),
+        unschedulable=bool(value["spec"].get("unschedulable")),
+        quarantined=any(c["type"] == "SetAside" for c in conditions),
+    )
 
 
 def _used(resource: str) -> Cell:

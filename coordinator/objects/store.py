@@ -435,6 +435,11 @@ class Objects(Observing):
 
     # --- changes ----------------------------------------------------------------------------------
 
+    @property
+    def floor(self) -> int:
+        """Changes up to this version are no longer known."""
+        return self._ring.floor
+
     def changes(self, since: int, kind: Kind) -> Steps[Sequence[ObjectChange]]:
         """The changes up to now, by version, one per object. Raises Expired if not known."""
         reader = ChangeReader(self.read_model(), self._ring, self.stories, self._last)

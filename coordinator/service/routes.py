@@ -15,6 +15,9 @@ from coordinator.api.read.snapshot import record_routes
 from coordinator.api.read.streaming import Streams
 from coordinator.api.read.trace import trace_routes
 from coordinator.api.subresources import virtual_routes
+from coordinator.api.web.files import page_routes
+from coordinator.api.web.frames import Frames
+from coordinator.api.web.stream import frame_routes
 from coordinator.api.write.handlers import WriteDependencies, write_routes
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.worker_client import Shards
@@ -40,6 +43,7 @@ def service_routes(
     streams: Streams,
     history: Path,
     pair_hours: PairHours,
+    frames: Frames,
 ) -> list[web.RouteDef]:
     """Explanations, plans and traces, the record of a snapshot, and whatever writes one object."""
 
@@ -67,4 +71,6 @@ def service_routes(
         *queue_tree_routes(core),
         *queue_pairs_routes(core, pair_hours),
         *write_routes(door),
+        *page_routes(),
+        *frame_routes(frames, streams),
     ]

@@ -36,6 +36,8 @@ from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.streaming import Streams
 from coordinator.api.server import ServedParts, Serving, StandbyServer
 from coordinator.api.subresources import VIRTUAL
+from coordinator.api.web.frames import Frames
+from coordinator.api.web.picture import Picture, PictureSources
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
@@ -308,7 +310,7 @@ class Service:
         group.create_task(parsers.run_forever())
         pair_hours = PairHours(self.core)
         group.create_task(pair_hours.follow_forever())
-        group.create_task(self._serve_http(writer, evictor, parsers, pair_hours))
+        group.create_task(self._serve_http(group, writer, evictor, parsers, pair_hours))
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
         group.create_task(binding.free_forever())
@@ -379,7 +381,12 @@ class Service:
         self._serving.close()
 
     async def _serve_http(
-        self, writer: IntakeWriter, pods: PodEvictor, parsers: Parsers, hours: PairHours
+        self,
+        group: asyncio.TaskGroup,
+        writer: IntakeWriter,
+        pods: PodEvictor,
+        parsers: Parsers,
+        hours: PairHours,
     ) -> None:
         streams = Streams(self.objects)
         self._serving = Serving(
@@ -420,6 +427,7 @@ class Service:
                         streams=streams,
                         history=self._settings.history,
                         pair_hours=hours,
+                        frames=self._page(group),
                     ),
                 ],
                 virtual=VIRTUAL if self._observed is not None else (*VIRTUAL, *OWN_ACCESS),
@@ -461,6 +469,25 @@ class Service:
 
     def _sure(self) -> bool:
         return self.leadership is not None and self.leadership.sure
+
+    def _page(self, group: asyncio.TaskGroup) -> Frames:
+        """The frames of the page, whose figures are those of the commands' answers."""
+
+        async def refresh() -> None:
+            await self.counts.reasons.refresh()
+            await self.counts.waiting.refresh()
+
+        sources = PictureSources(
+            core=self.core,
+            objects=self.objects,
+            status=self.status,
+            health=lambda: {} if self._serving is None else self._serving.health(),
+            waiting=lambda: self.counts.waiting().jobs,
+            refresh=refresh,
+        )
+        frames = Frames(Picture(sources))
+        group.create_task(frames.run_forever())
+        return frames
 
     def status(self) -> dict[str, Any]:
         core, busy = self.core, self.workers.busy

@@ -2,7 +2,7 @@
 
 ==============================================  ==================================================
 open                                            for probes: ``/livez``, ``/healthz``, ``/readyz``,
-                                                ``/health``
+                                                ``/health``; the files of the page, ``/ui/``
 ``view``                                        everything that reads; explanations and plans
 ``submit``                                      writing Pods, PodGroups, Jobs, and what stands in
                                                 files beside them; lists of objects
@@ -28,9 +28,11 @@ from coordinator.intake.principal import TokenRole
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
 QUEUE_TREE = "/apis/quadrant.dev/v1alpha1/queuetree"
 QUEUE_PAIRS = "/apis/quadrant.dev/v1alpha1/queuepairs"
+FRAMES = "/apis/quadrant.dev/v1alpha1/frames"
 SHADOW = "/apis/quadrant.dev/v1alpha1/shadow"
 _DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
-_OPEN = ("livez", "healthz", "readyz", "health")
+_OPEN = ("livez", "healthz", "readyz", "health", "ui", "")
+"""The last one is the server's root, which leads to the page."""
 _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
 """Kinds requested by POST that change nothing."""
@@ -69,8 +71,8 @@ _EVERYWHERE = frozenset(
         *(RECORD, QUEUE_TREE, QUEUE_PAIRS),
     )
 )
-"""Routes that show all namespaces. ``/stream`` does as well, but filters by what its caller may
-see; otherwise it would be useless to a tenant."""
+"""Routes that show all namespaces. ``/stream`` and the page's frames do as well, but filter by what
+their caller may see; otherwise it would be useless to a tenant."""
 
 
 def shows_all_namespaces(route: str) -> bool:

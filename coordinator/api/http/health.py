@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -81,24 +82,28 @@ def _told(path: str, checks: Sequence[HealthCheck], *, verbose: bool) -> web.Res
     return web.Response(status=status, text=text + "\n")
 
 
+def health_answer(checks: Sequence[HealthCheck]) -> dict[str, Any]:
+    """The body of ``/health``."""
+    results = [(check, check.look()) for check in checks]
+    return {
+        "healthy": not any(wrong for _, wrong in results),
+        "ready": not any(wrong for check, wrong in results if check.needed),
+        "checks": [
+            {
+                "name": c.name,
+                "healthy": not wrong,
+                "needed": c.needed,
+                "message": wrong or c.note() or "ok",
+            }
+            for c, wrong in results
+        ],
+    }
+
+
 def _health(checks: Sequence[HealthCheck]) -> Handler:
     async def handler(_: web.Request) -> web.StreamResponse:
-        results = [(check, check.look()) for check in checks]
-        ready = not any(wrong for check, wrong in results if check.needed)
-        body = {
-            "healthy": not any(wrong for _, wrong in results),
-            "ready": ready,
-            "checks": [
-                {
-                    "name": c.name,
-                    "healthy": not wrong,
-                    "needed": c.needed,
-                    "message": wrong or c.note() or "ok",
-                }
-                for c, wrong in results
-            ],
-        }
-        status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+        body = health_answer(checks)
+        status = HTTPStatus.OK if body["ready"] else HTTPStatus.SERVICE_UNAVAILABLE
         return json_answer(body, status=status)
 
     return handler

@@ -28,6 +28,7 @@ from coordinator.cluster.kubernetes.bind_requests.counts import OUTCOMES
 from coordinator.cluster.overdue import OverdueObstacle
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
+from coordinator.explain.queues.queue_amounts import amounts_by_kind
 from coordinator.explain.queues.queue_tree import tree_figures, tree_of
 from coordinator.jobs.counters import ShardTally
 from coordinator.jobs.state import SchedulingStatus
@@ -357,24 +358,15 @@ Slots = dict[int, tuple[str, int]]
 def _amounts(
     page: MetricsPage, slots: Slots, info: QueueInfo, deserved: Mapping[int, float], head: Amounts
 ) -> None:
-    """A queue's amounts of every resource. What is asked for beyond what it has, open turns
-    counted, waits for a turn."""
-    queue = info.queue
-    kinds: dict[str, Mapping[int, float]] = {
-        "request": info.requested,
-        "pending": {s: a - info.allocated.get(s, 0) for s, a in info.requested.items()},
-        "head_pending": head,
-        "deserved": deserved,
-        "guarantee": dict(queue.guarantee),
-        "capability": dict(queue.capability or ()),
-    }
+    """A queue's amounts of every resource."""
+    kinds = amounts_by_kind(info, deserved, head)
+    queue, allocated = info.queue.name, kinds.pop("allocated")
     for slot, (name, unit) in slots.items():
-        allocated = info.allocated.get(slot, 0)
-        page.put("queue_resource", allocated / unit, queue.name, name, "allocated")
+        page.put("queue_resource", allocated.get(slot, 0) / unit, queue, name, "allocated")
         for kind, amounts in kinds.items():
             amount = amounts.get(slot, 0)
             if amount > 0:
-                page.put("queue_resource", amount / unit, queue.name, name, kind)
+                page.put("queue_resource", amount / unit, queue, name, kind)
 
 
 Put = Callable[..., None]
