@@ -1,13 +1,14 @@
 """``GET /apis/quadrant.dev/v1alpha1/frames``: the one stream that a page reads.
 
 Server-sent events: ``snapshot`` with everything, then ``delta`` with what changed; another
-``snapshot`` resets a page that was too slow for the deltas. A comment every few seconds says that
-the connection lives. It is read with ``fetch``, since an ``EventSource`` sends no token.
+``snapshot`` resets a page that was too slow for the deltas. Where nothing changes, ``alive`` says
+every few seconds what time it is. It is read with ``fetch``, since an ``EventSource`` sends no token.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 from aiohttp import ClientConnectionResetError, web
 
@@ -18,7 +19,6 @@ from coordinator.api.web.frames import Frames
 from coordinator.intake.principal import CALLER
 
 HEARTBEAT_SECONDS = 5.0
-HEARTBEAT = b":\n\n"
 PIECE_BYTES = 256 * 1024
 """A reader has the time of a whole send for each piece: a large picture over a slow line is no slow
 reader."""
@@ -66,7 +66,7 @@ class _FrameStream:
                 await self._send(message.parts)
             elif clock() >= sent + HEARTBEAT_SECONDS:
                 sent = clock()
-                await self._send([HEARTBEAT])
+                await self._send([b'event: alive\ndata: {"at":%.3f}\n\n' % time.time()])
 
     async def _send(self, parts: list[bytes]) -> None:
         """Send in pieces of bounded size."""

@@ -1,0 +1,35 @@
+"""A small cluster with everything that the page shows: jobs of several kinds that run, that wait
+for nodes or for others, queues that share, a cordoned node."""
+
+from __future__ import annotations
+
+from tests.builders.objects import Item, node, pod, pod_group, queue, simple_job
+
+HOURS = 36_000.0
+NODES = 12
+
+
+def _member(name: str, group: str) -> Item:
+    item = pod(name, group=group)
+    item["metadata"]["annotations"] |= {"quadrant.dev/duration": str(HOURS)}
+    return item
+
+
+ITEMS: list[Item] = [
+    *(node(f"node-{at:03}", gpus=4 * (at % 2)) for at in range(NODES - 1)),
+    node("node-cordoned", unschedulable=True),
+    queue("research", weight=2),
+    queue("serving"),
+    pod_group("gang", minMember=2),
+    _member("gang-0", "gang"),
+    _member("gang-1", "gang"),
+    simple_job("train", 3, gpus=2, seconds=HOURS, queue="research"),
+    *(
+        simple_job(f"sweep-{at:02}", 2, seconds=HOURS, queue=("research", "serving")[at % 2])
+        for at in range(12)
+    ),
+    simple_job("huge", 2, cpu=100, seconds=HOURS, queue="research"),
+    simple_job("many", 40, cpu=2, seconds=HOURS, queue="serving"),
+]
+RUNNING = 2 + 3 + 24
+WAITING = {"ns/huge", "ns/many"}
