@@ -35,7 +35,7 @@ export class Table {
     this.table = el("table", {},
       el("caption", { class: "unseen", text: label }), el("thead", {}, el("tr", {}, ...heads)), this.body);
     this.none = el("p", { class: "none", text: empty, hidden: true });
-    this.element = el("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label },
+    this.element = el("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": label },
       this.table, this.none);
     this.element.addEventListener("scroll", () => this.#draw(), { passive: true });
     this.observer = new ResizeObserver(() => this.#draw());
