@@ -84,7 +84,6 @@ def _of_our_group(root: str) -> Json:
         f"{root}/lists": {"post": lists},
         f"{root}/plans": {"post": plans},
         f"{root}/record": {"get": _operation("readRecord", "Beside the objects.", _OBJECT)},
-        f"{root}/frames": {"get": _operation("readFrames", "What the page shows, live.", _OBJECT)},
         f"{root}/queuetree": {
             "get": _operation("readQueueTree", "KAI's queues, and who is next.", _OBJECT)
         },

@@ -2,7 +2,7 @@
 
 Server-sent events: ``snapshot`` with everything, then ``delta`` with what changed; another
 ``snapshot`` resets a page that was too slow for the deltas. Where nothing changes, ``alive`` says
-every few seconds what time it is. It is read with ``fetch``, since an ``EventSource`` sends no token.
+every few seconds what time it is. It is read with ``fetch``: an ``EventSource`` sends no token.
 """
 
 from __future__ import annotations

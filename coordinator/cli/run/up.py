@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 KUBERNETES = "A Kubernetes cluster"
 DEFAULT_PORT = 8080
 """Where nothing says another, so that commands find the server without being told."""
+PAGE = "/ui/"
+"""Where a browser finds the page."""
 KUBECONFIG = "kubeconfig"
 """Name of the file in the run directory."""
 
@@ -170,6 +172,7 @@ def _tell_how_to_ask(settings: Settings, urls: list[str], *, own_ledger: bool) -
             lines.insert(0, f"export QUADRANT_CA_FILE={settings.tls_cert_file.absolute()}")
     if not settings.kubernetes:  # there kubectl goes on asking the cluster
         lines.insert(0, f"export KUBECONFIG={_write_kubeconfig(settings, token_file)}")
+    lines.append(f"In a browser: {urls[0].rstrip('/')}{PAGE}")
     if own_ledger:
         lines.append(f"What is acknowledged is kept in {settings.data_dir}")
     typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)

@@ -226,6 +226,7 @@ def _next_steps(run: DemoRun) -> list[tuple[str, str]]:
     else:
         history = ("quadrant demo --history h.jsonl", "keep the history to look into it")
     return [
+        ("quadrant up", "one that goes on: it names its page for a browser"),
         ("quadrant demo --backlog --mode hard", "what walls between the shards cost"),
         ("quadrant demo --backlog --shards 1", "one worker: nothing in parallel"),
         ("quadrant demo --trace jobs.swf", "a trace of your own; CSV too: demo -h"),

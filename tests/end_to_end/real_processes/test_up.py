@@ -141,6 +141,7 @@ def test_it_says_how_to_ask_it(up: Up) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert up.error.splitlines()[0] == f"export KUBECONFIG={path}"
     assert "Next: " in up.error
+    assert f"In a browser: {up.url}/ui/" in up.error
     assert up.ask("get", "queues", "-o", "name") == b"queue.scheduling.volcano.sh/default\n"
 
 

@@ -72,7 +72,7 @@ async def structured(page: Page) -> None:
     """One head of each rank to begin with, the landmarks, and a title of its own."""
     assert await page.locator("h1").count() == 1
     for landmark in ("banner", "navigation", "main", "contentinfo"):
-        assert await page.get_by_role(landmark).count() == 1, landmark  # type: ignore[arg-type]
+        assert await page.get_by_role(landmark).count() == 1, landmark
     assert await page.locator("nav [aria-current=page]").count() == 1
     assert await page.title() != "Quadrant"
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.api.web.browser import NARROW, WIDE, launched, opened
@@ -20,7 +21,7 @@ VIEWS = {
     "job": "job/Job/ns/many",
     "shards": "shards",
 }
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light", "viewport": WIDE},
     "dark": {"color_scheme": "dark", "viewport": WIDE},
     "narrow": {"color_scheme": "light", "viewport": NARROW},

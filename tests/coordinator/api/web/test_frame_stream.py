@@ -66,6 +66,8 @@ class PageStore:
                     for key in changed["gone"]:
                         del self.tables[name][key]
                     self.tables[name] |= {row[0]: row for row in changed["rows"]}
+            case _:
+                assert event == "alive", event
         self.version = frame.get("resourceVersion", self.version)
         return event
 
