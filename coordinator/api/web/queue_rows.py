@@ -61,11 +61,10 @@ def _queue(
     deserved = order.session.deserved(info, cluster)
     head = None if state is None else order.lines.head(state)
     kinds = amounts_by_kind(info, deserved, {} if head is None else head.amounts)
-    shown = objects.get(QUEUE, "", queue.name)
     return {
         "name": queue.name,
         "depth": depth,
-        "state": "Open" if shown is None else shown["status"]["state"],
+        "state": "Open" if queue.open else _closed(objects, queue.name),
         "weight": queue.weight,
         "share": dominant_share(info.allocated, deserved),
         "overused": order.session.overused(info, cluster),
@@ -79,3 +78,10 @@ def _queue(
         },
         "waiting": dict(sorted(waiting.items())),
     }
+
+
+def _closed(objects: Objects, name: str) -> str:
+    """Closing or Closed, as the queue's object says. Not asked of open queues: to render one counts
+    its jobs."""
+    shown = objects.get(QUEUE, "", name)
+    return "Closed" if shown is None else str(shown["status"]["state"])
