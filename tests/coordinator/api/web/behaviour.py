@@ -38,6 +38,8 @@ async def _order(page: Page) -> list[Any]:
 
 async def steady(page: Page, service: Running, *, changes: int = 5) -> None:
     """No row moves, and the focus stays, while jobs come and go."""
+    names = [row[0] for row in await checks.table(page, "Jobs")]
+    assert names == sorted(names)
     await page.locator("tbody a", has_text="ns/sweep-03").focus()
     before = await _order(page)
     try:
