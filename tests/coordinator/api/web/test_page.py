@@ -65,8 +65,10 @@ async def test_a_job_tells_why_it_waits_and_what_would_help(
 ) -> None:
     """By keyboard alone, from the first view on."""
     async with opened(browser, world.url, "overview") as (page, seen):
-        for key in ("g", "j", "/"):
-            await page.keyboard.press(key)
+        await page.keyboard.press("g")
+        await page.keyboard.press("j")
+        await page.wait_for_selector("h1:text('Jobs')")
+        await page.keyboard.press("/")
         await page.keyboard.type("ns/man")
         await until(
             page, "document.querySelector('.filters .total').textContent === '1 of 16 jobs'"
