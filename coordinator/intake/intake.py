@@ -45,7 +45,7 @@ from coordinator.intake.admission.kai import (
 from coordinator.intake.admission.late_groups import keep_apart, move_to_groups
 from coordinator.intake.admission.native_groups import (
     admit_native_group,
-    settle_trees,
+    settling_trees,
     with_group_defaults,
 )
 from coordinator.intake.admission.pods import admit_pod, join_members
@@ -275,7 +275,7 @@ class Intake:
         for kind, judge in (_JUDGES_OF_KAI if unread else _JUDGES).items():
             yield from _each(step, judge, manifests.get(kind, ()))
             if kind is NativePodGroupManifest and step.tree_nodes:
-                settle_trees(step)
+                yield from settling_trees(step)
             if kind is PriorityClass and not unread:
                 admit_queues(step, manifests.get(QueueManifest, ()))
         yield

@@ -7,7 +7,7 @@ thousandths too, so that shares are computed from whole numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from shared.codec.packed import Count, Finite, Packed
 
@@ -97,6 +97,9 @@ class KaiSubGroup(Packed, frozen=True):
     topology: KaiTopologyConstraint | None = None
 
 
+Below = Mapping[str, Sequence[KaiSubGroup]]
+
+
 class KaiPodGroup(Packed, frozen=True):
     """A gang, with its tree of sub groups. Its queue need not exist yet."""
 
@@ -141,13 +144,13 @@ class KaiPodGroup(Packed, frozen=True):
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
-    def children(self, parent: str = "") -> Iterator[KaiSubGroup]:
-        """The sub groups directly below another; "" is the root."""
-        return (group for group in self.sub_groups if group.parent == parent)
-
-    def is_pod_set(self, group: KaiSubGroup) -> bool:
-        """Whether pods join it: nothing hangs below it."""
-        return next(self.children(group.name), None) is None
+    def below(self) -> Below:
+        """The sub groups by the one that they are directly below; "" is the root. Pods join those
+        below which there is none."""
+        below: dict[str, list[KaiSubGroup]] = {}
+        for sub in self.sub_groups:
+            below.setdefault(sub.parent, []).append(sub)
+        return below
 
     def pool(self, label: str) -> str:
         """The node pool that it is in, by this label."""

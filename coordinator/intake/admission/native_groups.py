@@ -19,7 +19,8 @@ own (``docs/native-groups.md``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from coordinator.intake.admission.gangs import admit_pod_group
@@ -29,10 +30,13 @@ from coordinator.intake.admission.step import AdmissionStep, kind_of
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.group_queue import names_queue
 from coordinator.intake.documents.group_trees import (
+    MOST_GROUPS,
     GroupTrees,
     in_tree,
     invalid_tree,
     put_tree_node,
+    sub_groups,
+    too_large,
     tree_key,
 )
 from coordinator.intake.documents.kinds import BY_KIND, NATIVE_POD_GROUP
@@ -56,6 +60,7 @@ from shared.model.kai import KaiPodGroup
 from shared.model.model import Job, PriorityClass
 from shared.policy.model import Dialect
 from shared.records.specs import OBJECT_KEYS
+from shared.slices import Steps, at_once
 
 ONLY_KAI = (
     "CompositePodGroups are placed under KAI's policies alone, whose jobs have sub groups of sub "
@@ -134,27 +139,40 @@ def member_priority(step: AdmissionStep, new: PodManifest) -> int:
 
 
 def settle_trees(step: AdmissionStep) -> None:
+    """As :func:`settling_trees`, in one step."""
+    at_once(settling_trees(step))
+
+
+def settling_trees(step: AdmissionStep) -> Steps[None]:
     """Bring the jobs of the trees of which a group came or changed up to date."""
-    trees, settled = GroupTrees(step.draft.tree_nodes, step.draft.tree_children), set[str]()
+    trees = GroupTrees(step.draft.tree_nodes, step.draft.tree_children)
+    rootless, groups_of = set[str](), dict[str, set[str]]()
     for node in step.tree_nodes:
+        yield
         root, _ = trees.root(node)
         try:
             if root is None:
-                _settle_rootless(step, trees, node)
-            elif tree_key(root) not in settled:
-                settled.add(tree_key(root))
-                _settle_tree(step, trees, root)
+                _settle_rootless(step, trees, node, rootless)
+                continue
+            key = tree_key(root)
+            if key not in groups_of:
+                groups_of[key] = _settle_tree(step, trees, root)
+            beyond = tree_key(node) not in groups_of[key]
+            if beyond and not isinstance(node, CompositePodGroupManifest):
+                _wait_alone(step, node, too_large(root))
         except InvalidInput as error:
             step.refuse(node, error)
 
 
-def _settle_rootless(step: AdmissionStep, trees: GroupTrees, node: NativeManifest) -> None:
+def _settle_rootless(
+    step: AdmissionStep, trees: GroupTrees, node: NativeManifest, settled: set[str]
+) -> None:
     """PodGroups without root have jobs of their own, which wait."""
-    waiting, visited = [node], set[str]()
+    waiting = [node]
     while waiting:
         at = waiting.pop()
-        if tree_key(at) not in visited:
-            visited.add(tree_key(at))
+        if tree_key(at) not in settled:
+            settled.add(tree_key(at))
             waiting += trees.below(at)
             if not isinstance(at, CompositePodGroupManifest):
                 _wait_alone(step, at, trees.root(at)[1])
@@ -171,14 +189,17 @@ def _wait_alone(step: AdmissionStep, leaf: NativeManifest, why: str) -> None:
         step.joined[Key(NATIVE, leaf.namespace, leaf.name)] = jid
 
 
-def _settle_tree(step: AdmissionStep, trees: GroupTrees, root: NativeManifest) -> None:
-    """Bring the job of a tree up to date, and let the groups without a job of their own join it."""
+def _settle_tree(step: AdmissionStep, trees: GroupTrees, root: NativeManifest) -> set[str]:
+    """Bring the job of a tree up to date, and let the groups without a job of their own join it.
+    Returns the keys of the groups that are in it."""
     old = _job_at(step, tree_key(root))
-    nodes = list(trees.walk(root))
+    nodes = list(islice(trees.walk(root), MOST_GROUPS + 1))
+    refused = _refusal(step, trees, nodes)
+    del nodes[MOST_GROUPS:]
     queues = (own_queue(node, step.dialect) for _, node in nodes)
     queue = next(filter(None, queues), "")
-    group = trees.sub_groups(root, queue or (DEFAULT if old is None else old.queue))
-    refused = _refusal(step, trees, root)
+    counts_in = queue or (DEFAULT if old is None else old.queue)
+    group = sub_groups(root, counts_in, [node for _, node in nodes])
     gang, whole = gang_of(group), any(node.leaves_whole for _, node in nodes)
     manifest = as_gang(root, queue, old, refused=refused, whole=whole)
     tree = replace(
@@ -201,6 +222,7 @@ def _settle_tree(step: AdmissionStep, trees: GroupTrees, root: NativeManifest) -
         else:
             step.draft.groups[tree_key(node)] = jid
             step.joined[Key(kind_of(node), node.namespace, node.name)] = jid
+    return {tree_key(node) for _, node in nodes}
 
 
 def _job_at(step: AdmissionStep, key: str) -> Job | None:
@@ -208,15 +230,21 @@ def _job_at(step: AdmissionStep, key: str) -> Job | None:
     return None if jid is None else step.draft.jobs.get(jid)
 
 
-def _refusal(step: AdmissionStep, trees: GroupTrees, root: NativeManifest) -> str:
-    """Why nothing of a tree may be placed; "" where it may."""
+def _refusal(
+    step: AdmissionStep, trees: GroupTrees, nodes: Sequence[tuple[int, NativeManifest]]
+) -> str:
+    """Why nothing of a tree may be placed; "" where it may. ``nodes``: level and group, the root
+    first."""
+    root = nodes[0][1]
 
     def importance(node: NativeManifest) -> tuple[int, bool]:
         name, preempts = node.priority_class, node.preempts
         priority = step.priority(node, name) if node.priority is None else node.priority
         return priority, step.preempts(name) if preempts is None else preempts
 
-    if invalid := invalid_tree(list(trees.walk(root)), importance):
+    if len(nodes) > MOST_GROUPS:
+        return too_large(root)
+    if invalid := invalid_tree(nodes, importance):
         return invalid
     if step.dialect is not Dialect.KAI:
         return ONLY_KAI

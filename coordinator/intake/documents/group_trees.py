@@ -3,7 +3,7 @@ that they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -21,6 +21,9 @@ from shared.model.kai import KaiPodGroup, KaiSubGroup, KaiTopologyConstraint, la
 from shared.model.model import Job
 
 MOST_LEVELS = 4
+MOST_GROUPS = 1_000
+"""Groups of a tree, as many as KAI's sub groups of a PodGroup may be: all of them are looked at
+whenever one comes or changes."""
 _SUB_TREE = "compositepodgroup/"
 _NAMES_PARENT = PARENT.encode()
 _POLICY = {True: "PreemptLowerPriority", False: "Never"}
@@ -53,9 +56,12 @@ class GroupTrees:
     """:func:`group_key` of a CompositePodGroup -> those of the groups that name it as parent."""
 
     def root(self, node: NativeManifest) -> tuple[NativeManifest | None, str]:
-        """The top of the node's tree; None where it has none, and why."""
-        visited = {tree_key(node)}
+        """The top of the node's tree; None where it has none, and why. A node below the deepest
+        level that is allowed has none: a chain of parents may be as long as its author likes."""
+        visited, lowest = {tree_key(node)}, node
         while node.parent:
+            if len(visited) > MOST_LEVELS:
+                return None, too_deep(lowest)
             above = self.nodes.get(parent_key(node))
             if above is None:
                 return None, f'waiting for composite pod group "{node.parent}" to appear'
@@ -72,10 +78,10 @@ class GroupTrees:
         return sorted(children, key=lambda child: (child.created or 0.0, child.name))
 
     def walk(self, node: NativeManifest, level: int = 1) -> Iterator[tuple[int, NativeManifest]]:
-        """(level, group) of the node, which is in no circle, and all groups below it, parents
-        before children."""
+        """(level, group) of the node, which is in no circle, and all groups below it down to the
+        level that is one too deep, parents before children."""
         yield level, node
-        for child in self.below(node):
+        for child in self.below(node) if level <= MOST_LEVELS else ():
             yield from self.walk(child, level + 1)
 
     def can_reach(self, node: NativeManifest) -> bool:
@@ -84,32 +90,40 @@ class GroupTrees:
             return True
         return sum(map(self.can_reach, self.below(node))) >= node.minimum
 
-    # --- as KAI's sub groups ----------------------------------------------------------------------
 
-    def sub_groups(self, root: NativeManifest, queue: str) -> KaiPodGroup:
-        """Composites without groups are left out: nothing can satisfy them."""
-        return KaiPodGroup(
-            root.namespace,
-            f"{COMPOSITE}/{root.name}",
-            queue,
-            uid=root.uid,
-            priority_class=root.priority_class,
-            min_sub_group=root.minimum,
-            sub_groups=tuple(self._members(root, "")),
-            topology=_constraint(root),
-        )
+def sub_groups(root: NativeManifest, queue: str, nodes: Sequence[NativeManifest]) -> KaiPodGroup:
+    """A tree as a PodGroup of KAI's. ``nodes``: the root, and the groups below it as
+    :meth:`GroupTrees.walk` gives them. Composites without groups are left out: nothing can satisfy
+    them."""
+    filled: set[str] = set()
+    for node in reversed(nodes):  # children before parents
+        if not isinstance(node, CompositePodGroupManifest) or tree_key(node) in filled:
+            filled.add(parent_key(node))
+    parts = [
+        _sub_group(node, root)
+        for node in nodes[1:]
+        if not isinstance(node, CompositePodGroupManifest) or tree_key(node) in filled
+    ]
+    return KaiPodGroup(
+        root.namespace,
+        f"{COMPOSITE}/{root.name}",
+        queue,
+        uid=root.uid,
+        priority_class=root.priority_class,
+        min_sub_group=root.minimum,
+        sub_groups=tuple(parts),
+        topology=_constraint(root),
+    )
 
-    def _members(self, node: NativeManifest, parent: str) -> Iterator[KaiSubGroup]:
-        for child in self.below(node):
-            constraint = _constraint(child)
-            if not isinstance(child, CompositePodGroupManifest):
-                yield KaiSubGroup(child.name, parent, min_member=child.minimum, topology=constraint)
-                continue
-            # Its name is no role's: a PodGroup may have the same.
-            name = _SUB_TREE + child.name
-            if below := list(self._members(child, name)):
-                yield KaiSubGroup(name, parent, min_sub_group=child.minimum, topology=constraint)
-                yield from below
+
+def _sub_group(node: NativeManifest, root: NativeManifest) -> KaiSubGroup:
+    # Its name is no role's: a PodGroup may have the same.
+    parent = "" if parent_key(node) == tree_key(root) else _SUB_TREE + node.parent
+    constraint = _constraint(node)
+    if isinstance(node, CompositePodGroupManifest):
+        name = _SUB_TREE + node.name
+        return KaiSubGroup(name, parent, min_sub_group=node.minimum, topology=constraint)
+    return KaiSubGroup(node.name, parent, min_member=node.minimum, topology=constraint)
 
 
 def tree_key(node: NativeManifest) -> str:
@@ -161,16 +175,24 @@ def _constraint(node: NativeManifest) -> KaiTopologyConstraint | None:
     return KaiTopologyConstraint(label_topology(key), key) if key else None
 
 
-def invalid_tree(nodes: list[tuple[int, NativeManifest]], importance: Importance) -> str:
+def invalid_tree(nodes: Sequence[tuple[int, NativeManifest]], importance: Importance) -> str:
     """Why nothing of a tree may be placed; "" where it is valid. ``nodes``: level and group, the
     root first. The sentences are those of kube-scheduler 1.38."""
     root = nodes[0][1]
     for level, node in nodes:
         if level == MOST_LEVELS and isinstance(node, CompositePodGroupManifest):
-            return f'hierarchy depth exceeds maximum allowed depth {MOST_LEVELS} at "{node.name}"'
+            return too_deep(node)
         if why := _differs(node, root, importance):
             return why
     return ""
+
+
+def too_large(root: NativeManifest) -> str:
+    return f'more than {MOST_GROUPS:,} groups in the tree of "{root.name}"; split it'
+
+
+def too_deep(node: NativeManifest) -> str:
+    return f'hierarchy depth exceeds maximum allowed depth {MOST_LEVELS} at "{node.name}"'
 
 
 def _differs(node: NativeManifest, root: NativeManifest, importance: Importance) -> str:

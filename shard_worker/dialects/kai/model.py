@@ -16,6 +16,7 @@ from shared.model.groups import COMPOSITE
 from shared.model.kai import (
     DEFAULT_POD_SET,
     PREEMPTIBLE_BELOW,
+    Below,
     KaiPodGroup,
     KaiQueue,
     KaiShare,
@@ -230,17 +231,15 @@ def group_tree(
     if not group.sub_groups:
         only = PodSet(DEFAULT_POD_SET, group.min_member, ordered)
         return SubGroupSet("", [only], group.min_sub_group)
-    return SubGroupSet("", list(_members(group, "", by_name)), group.min_sub_group)
+    return SubGroupSet("", list(_members(group.below(), "", by_name)), group.min_sub_group)
 
 
-def _members(
-    group: KaiPodGroup, parent: str, tasks: Mapping[str, list[TaskInfo]]
-) -> Iterator[Member]:
-    for child in group.children(parent):
-        if group.is_pod_set(child):
+def _members(below: Below, parent: str, tasks: Mapping[str, list[TaskInfo]]) -> Iterator[Member]:
+    for child in below.get(parent, ()):
+        if child.name not in below:
             yield PodSet(child.name, child.min_member or 0, tasks.get(child.name, []))
         else:
-            members = list(_members(group, child.name, tasks))
+            members = list(_members(below, child.name, tasks))
             yield SubGroupSet(child.name, members, child.min_sub_group)
 
 

@@ -34,6 +34,9 @@ STAMPS = (LAST_START, STALE_SINCE, LAST_EVICTION)
 _MOST_MEMBERS = 1_000_000
 _PREEMPTIBILITY = {"preemptible": True, "non-preemptible": False, "": None}
 _BACKOFFS = (NEVER_BACK_OFF, 1)
+DEEPEST = 20
+"""Levels of sub groups. KAI has no bound; whoever reads them goes down level by level."""
+
 _NEGATIVE = re.compile(r"-\s*[0-9].*")
 
 
@@ -162,8 +165,9 @@ def _check_tree(group: KaiPodGroup) -> None:
             message = f"no sub group has this name; write one of {', '.join(at)}"
             raise InvalidInput(f"spec.subGroups[{i}].parent", sub.parent, message)
     _check_circles(group.sub_groups, at)
+    below = group.below()
     for sub in group.sub_groups:
-        if sub.min_sub_group is not None and group.is_pod_set(sub):
+        if sub.min_sub_group is not None and sub.name not in below:
             message = "not allowed, no sub group is below it; write minMember instead"
             raise InvalidInput(f"{at[sub.name]}.minSubGroup", sub.min_sub_group, message)
     if group.min_sub_group is not None and not group.sub_groups:
@@ -180,6 +184,9 @@ def _check_circles(groups: Sequence[KaiSubGroup], at: dict[str, str]) -> None:
                 message = f"{sub.name} would be above itself; take one parent of the circle out"
                 raise InvalidInput(f"{at[sub.name]}.parent", sub.parent, message)
             visited.add(name)
+            if len(visited) > DEEPEST:
+                message = f"{sub.name} is more than {DEEPEST} levels deep; take levels out above it"
+                raise InvalidInput(f"{at[sub.name]}.parent", sub.parent, message)
             name = parents[name]
 
 

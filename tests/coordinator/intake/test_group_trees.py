@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.intake.admission.deletion import release_group
 from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.group_trees import MOST_GROUPS
 from coordinator.intake.intake import Intake
 from shared.errors import Refusal
 from shared.manifests.kubernetes.groups import PARENT
@@ -222,3 +223,29 @@ def test_a_wrong_one_is_refused_by_field(written: Any, field: str, message: str)
     assert isinstance(refused, Refusal)
     assert refused.field == field
     assert message in refused.message
+
+
+@pytest.mark.parametrize("downwards", [True, False])
+def test_a_chain_of_parents_as_long_as_its_author_likes_waits_with_a_sentence(
+    *, bench: Bench, downwards: bool
+) -> None:
+    """None of it is walked level by level: a chain of 900 exceeded the depth of Python's stack."""
+    chain = [
+        composite_group(f"c{i}", 1, **({PARENT: f"c{i - 1}"} if i else {})) for i in range(900)
+    ]
+    objects = [*chain, leaf_group("deep", "c899", 1), leaf_group("high", "c0", 1)]
+    bench.take(*(objects if downwards else reversed(objects)))
+    refused = {job.key: job.refused for job in bench.intake.registry.jobs.values()}
+    assert refused["ns/deep"] == 'hierarchy depth exceeds maximum allowed depth 4 at "deep"'
+    assert refused["ns/c0"] == 'hierarchy depth exceeds maximum allowed depth 4 at "c3"'
+
+
+def test_a_tree_has_at_most_a_thousand_groups(bench: Bench) -> None:
+    root = composite_group("r", 1)
+    bench.take(root, *(leaf_group(f"x{i}", "r", 1) for i in range(MOST_GROUPS - 1)))
+    (job,) = bench.intake.registry.jobs.values()
+    assert (len(job.role_minima), job.refused) == (MOST_GROUPS - 1, "")
+    bench.take(leaf_group("z", "r", 1))
+    refused = {job.key: job.refused for job in bench.intake.registry.jobs.values()}
+    sentence = 'more than 1,000 groups in the tree of "r"; split it'
+    assert refused == {"ns/r": sentence, "ns/z": sentence}

@@ -9,7 +9,7 @@ from hashlib import blake2s
 
 from shared.ledger.gang_minimum import stored_minimum
 from shared.messages.messages import Group
-from shared.model.kai import KaiPodGroup, KaiSubGroup
+from shared.model.kai import Below, KaiPodGroup, KaiSubGroup
 from shared.model.model import Job
 
 TREE = "quadrant.dev/kai-tree"
@@ -43,32 +43,32 @@ class GangGroups:
 def gang_of(group: KaiPodGroup) -> GangGroups:
     gang = GangGroups()
     if group.sub_groups:
-        gang.members[""] = _take(gang, group, "", group.min_sub_group, optional=False)
+        gang.members[""] = _take(gang, group.below(), "", group.min_sub_group, optional=False)
     else:
         gang.members[""] = group.min_member
     return gang
 
 
 def _take(
-    gang: GangGroups, group: KaiPodGroup, parent: str, needed: int | None, *, optional: bool
+    gang: GangGroups, below: Below, parent: str, needed: int | None, *, optional: bool
 ) -> int:
     """Take the sub groups below one; returns the pods that it needs at least."""
-    below = list(group.children(parent))
-    gang.children[parent] = least = len(below) if needed is None else needed
-    optional |= least < len(below)
-    return sum(sorted(_member(gang, group, sub, optional=optional) for sub in below)[:least])
+    subs = below.get(parent, ())
+    gang.children[parent] = least = len(subs) if needed is None else needed
+    optional |= least < len(subs)
+    return sum(sorted(_member(gang, below, sub, optional=optional) for sub in subs)[:least])
 
 
-def _member(gang: GangGroups, group: KaiPodGroup, sub: KaiSubGroup, *, optional: bool) -> int:
+def _member(gang: GangGroups, below: Below, sub: KaiSubGroup, *, optional: bool) -> int:
     gang.names.append(sub.name)
     gang.parents[sub.name] = sub.parent
     if optional:
         gang.optional.add(sub.name)
-    if group.is_pod_set(sub):
+    if sub.name not in below:
         gang.members[sub.name] = sub.min_member or 0
         gang.children[sub.name] = 0
     else:
-        least = _take(gang, group, sub.name, sub.min_sub_group, optional=optional)
+        least = _take(gang, below, sub.name, sub.min_sub_group, optional=optional)
         gang.members[sub.name] = least
     return gang.members[sub.name]
 
@@ -101,36 +101,36 @@ def tree_mark(group: KaiPodGroup) -> tuple[tuple[str, str], ...]:
 def lacking_sub_group(group: KaiPodGroup, pods: Mapping[str, int]) -> str:
     """What is missing to the gang, of the first sub group that lacks something; "" where all are
     there that it needs. ``pods``: how many exist, by pod set."""
-    return _lacking(group, "", group.min_sub_group, pods)
+    return _lacking(group.below(), "", group.min_sub_group, pods)
 
 
-def _lacking(group: KaiPodGroup, name: str, needed: int | None, pods: Mapping[str, int]) -> str:
-    below = list(group.children(name))
+def _lacking(below: Below, name: str, needed: int | None, pods: Mapping[str, int]) -> str:
+    subs = below.get(name, ())
     missing: list[str] = []
-    for sub in below:
-        if not group.is_pod_set(sub):
-            lacks = _lacking(group, sub.name, sub.min_sub_group, pods)
+    for sub in subs:
+        if sub.name in below:
+            lacks = _lacking(below, sub.name, sub.min_sub_group, pods)
         else:
             present, least = pods.get(sub.name, 0), sub.min_member or 0
             lacks = "" if present >= least else f"{present} of the {least} pods"
             lacks = lacks and f"{lacks} that sub group {sub.name} needs exist"
         missing += [lacks] if lacks else []
-    least = len(below) if needed is None else needed
-    if len(below) - len(missing) >= least:
+    least = len(subs) if needed is None else needed
+    if len(subs) - len(missing) >= least:
         return ""
     if missing:
         return missing[0]
-    return f"{len(below)} of the {least} sub groups that {name or 'the job'} needs exist"
+    return f"{len(subs)} of the {least} sub groups that {name or 'the job'} needs exist"
 
 
 def is_satisfied(group: KaiPodGroup, name: str, pods: Mapping[str, int]) -> bool:
     """Whether a sub group, or the root (""), has what it needs. ``pods``: by pod set."""
-    needed = group.min_sub_group
+    needed, below = group.min_sub_group, group.below()
     if name:
         sub = next((sub for sub in group.sub_groups if sub.name == name), None)
         if sub is None:
             return False
-        if group.is_pod_set(sub):
+        if name not in below:
             return pods.get(name, 0) >= (sub.min_member or 0)
         needed = sub.min_sub_group
-    return not _lacking(group, name, needed, pods)
+    return not _lacking(below, name, needed, pods)

@@ -124,9 +124,9 @@ def test_a_tree_of_sub_groups() -> None:
             ],
         )
     )
-    assert [s.name for s in read.children()] == ["left", "right"]
+    assert [s.name for s in read.below()[""]] == ["left", "right"]
     left, a, b, right = read.sub_groups
-    assert [read.is_pod_set(s) for s in (left, a, b, right)] == [False, True, True, True]
+    assert [s.name in read.below() for s in (left, a, b, right)] == [True, False, False, False]
     assert (left.min_sub_group, a.min_member, b.min_member) == (1, 2, 0)
     assert left.topology == KaiTopologyConstraint("t", "rack", "host")
 
@@ -155,6 +155,11 @@ LEVELS = {"requiredTopologyLevel": "rack", "preferredTopologyLevel": "host"}
             "spec.subGroups[0].parent",
             "above itself",
         ),
+        (
+            {"subGroups": [sub("s0"), *(sub(f"s{i}", parent=f"s{i - 1}") for i in range(1, 400))]},
+            "spec.subGroups[20].parent",
+            "s20 is more than 20 levels deep",
+        ),
         ({"preemptionDelay": "-10m"}, "spec.preemptionDelay", "negative"),
         ({"stalenessGracePeriod": "soon"}, "spec.stalenessGracePeriod", "not a duration"),
         ({"schedulingBackoff": 0}, "spec.schedulingBackoff", "write 1, or -1"),
@@ -172,7 +177,7 @@ def test_what_earlier_versions_of_kai_pass_over_is_no_mistake() -> None:
     """A minimum above other sub groups, none of a leaf, levels of no topology."""
     groups = [sub("a", minMember=2), sub("b", parent="a", minMember=1), sub("c", parent="a")]
     read = read_kai_pod_group(group(subGroups=groups, topologyConstraint=LEVELS))
-    assert [read.is_pod_set(each) for each in read.sub_groups] == [False, True, True]
+    assert [each.name in read.below() for each in read.sub_groups] == [True, False, False]
     assert [each.min_member for each in read.sub_groups] == [2, 1, None]
     assert read.topology is None
 
