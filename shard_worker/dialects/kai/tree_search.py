@@ -10,7 +10,7 @@ are tried too. All of it is one statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, product
 
@@ -29,13 +29,37 @@ MOST_SELECTIONS = 30
 """Selections of groups that are tried in one turn."""
 
 
+MORE_TRIES = 1_000
+"""Pods that are tried in one turn beyond one try of each, at up to 1 ms a pod."""
+
+
 @dataclass(slots=True)
 class _Part:
     """A group that is to be placed on these rows."""
 
     group: Member
-    tasks: Sequence[TaskInfo]
+    tasks: list[TaskInfo]
     within: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is still to be placed, in this order. Choices share it: going back costs nothing."""
+
+    part: _Part
+    after: _Rest | None
+
+
+@dataclass(slots=True)
+class _Choice:
+    part: _Part
+    after: _Rest | None
+    sets: Iterator[Mask]
+    """The sets of nodes that were not tried yet."""
+    checkpoint: int
+    """Of the statement before it."""
+    follows: _Rest | None = None
+    """What is to be placed after the set of nodes that is taken."""
 
 
 class TreeSearch:
@@ -44,6 +68,8 @@ class TreeSearch:
         self._placing = placing
         self._job = job
         self._failures = 0
+        self._tries = MORE_TRIES + sum(len(each.tasks) for each in job.root.pod_sets())
+        """Pods that may still be tried."""
 
     def selections(self) -> Iterator[list[TaskInfo]]:
         """What the tree may ask for next, each all or none; what KAI asks for comes first."""
@@ -51,7 +77,7 @@ class TreeSearch:
 
     def place(self, tasks: Sequence[TaskInfo], within: Mask) -> bool:
         """Place these tasks, all of them or none."""
-        return self._go_on([_Part(self._job.root, tasks, within)])
+        return self._place([_Part(self._job.root, list(tasks), within)])
 
     # --- which groups -----------------------------------------------------------------------------
 
@@ -84,7 +110,7 @@ class TreeSearch:
         statement = self._placing.statement
         checkpoint = statement.checkpoint
         fits = any(
-            self._go_on([_Part(member, tasks, self._ssn.rows())])
+            self._place([_Part(member, tasks, self._ssn.rows())])
             for tasks in islice(self._of(member), MOST_SELECTIONS)
         )
         statement.rollback(checkpoint)
@@ -92,26 +118,60 @@ class TreeSearch:
 
     # --- where ------------------------------------------------------------------------------------
 
-    def _go_on(self, parts: Sequence[_Part]) -> bool:
-        """Place all parts, the narrowest first; where that fails, try its other sets of nodes."""
-        if not parts:
-            return True
-        first = min(parts, key=lambda part: self._width(part.group, part.within))
-        others = [part for part in parts if part is not first]
-        statement = self._placing.statement
-        for nodes in self._ssn.node_sets(self._job, first.group, first.tasks, first.within):
-            checkpoint = statement.checkpoint
-            if isinstance(first.group, SubGroupSet):
-                done = self._go_on([*others, *_below(first.group, first.tasks, nodes)])
-            else:
-                done = self._placing.put_all(first.tasks, nodes) and self._go_on(others)
-            if done:
-                return True
-            statement.rollback(checkpoint)
-            self._failures += 1
-            if self._failures >= MOST_FAILURES:
+    def _place(self, parts: Iterable[_Part]) -> bool:
+        """Place all parts, or none, depth first: a group that has chosen its nodes is placed in
+        them before the next one chooses. Where a group finds no place, the one that chose last
+        tries its next set of nodes."""
+        statement, base = self._placing.statement, self._placing.statement.checkpoint
+        rest, choices = self._before(parts, None), list[_Choice]()
+        while rest is not None:
+            part = rest.part
+            sets = self._ssn.node_sets(self._job, part.group, part.tasks, part.within)
+            choices.append(_Choice(part, rest.after, iter(sets), statement.checkpoint))
+            if not self._choose(choices):
+                statement.rollback(base)
                 return False
+            rest = choices[-1].follows
+        return True
+
+    def _choose(self, choices: list[_Choice]) -> bool:
+        """Take the next set of nodes that serves, of the last choice that has one; later choices
+        are gone then."""
+        statement = self._placing.statement
+        while choices and self._tries > 0 and self._failures < MOST_FAILURES:
+            last = choices[-1]
+            statement.rollback(last.checkpoint)
+            nodes = next(last.sets, None)
+            if nodes is None:
+                choices.pop()
+                continue
+            group, tasks = last.part.group, last.part.tasks
+            if isinstance(group, SubGroupSet):
+                last.follows = self._before(_below(group, tasks, nodes), last.after)
+                return True
+            self._tries -= len(tasks)
+            if self._placing.put_all(tasks, nodes):
+                last.follows = last.after
+                return True
+            self._failures += 1
         return False
+
+    def _before(self, parts: Iterable[_Part], after: _Rest | None) -> _Rest | None:
+        """The parts, the narrowest first, and then the others. A group that chooses nothing stands
+        for those below it."""
+        chosen, open_parts = list[tuple[float, int, _Part]](), list(parts)
+        while open_parts:
+            part = open_parts.pop()
+            if isinstance(part.group, SubGroupSet) and self._chooses_nothing(part.group):
+                open_parts += _below(part.group, part.tasks, part.within)
+            else:
+                chosen.append((self._width(part.group, part.within), len(chosen), part))
+        for _, _, part in sorted(chosen, key=lambda one: (-one[0], one[1])):
+            after = _Rest(part, after)
+        return after
+
+    def _chooses_nothing(self, group: Member) -> bool:
+        return group is not self._job.root and constraint_of(self._job, group) is None
 
     def _width(self, group: Member, within: Mask) -> float:
         """The rows of the narrowest domain that the group, or one below it, needs; on average."""
@@ -123,16 +183,18 @@ class TreeSearch:
             codes = world.view.label(constraint.required).codes[: world.size][within]
             width = rows / max(len(np.unique(codes[codes >= 0])), 1)
         if isinstance(group, SubGroupSet):
-            if constraint is None:
-                return -1.0  # it chooses nothing: its members are what is to be placed
             width = min([width, *(self._width(member, within) for member in group.members)])
         return width
 
 
 def _below(group: SubGroupSet[TaskInfo], tasks: Sequence[TaskInfo], nodes: Mask) -> list[_Part]:
-    parts = []
-    for member in group.members:
-        own = {id(task) for pod_set in member.pod_sets() for task in pod_set.tasks}
-        if its_tasks := [task for task in tasks if id(task) in own]:
-            parts.append(_Part(member, its_tasks, nodes))
-    return parts
+    member_of = {
+        id(task): at
+        for at, member in enumerate(group.members)
+        for pod_set in member.pod_sets()
+        for task in pod_set.tasks
+    }
+    parts = [_Part(member, list[TaskInfo](), nodes) for member in group.members]
+    for task in tasks:
+        parts[member_of[id(task)]].tasks.append(task)
+    return [part for part in parts if part.tasks]

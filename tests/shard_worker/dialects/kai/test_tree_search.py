@@ -203,3 +203,21 @@ RACKS = st.lists(
 def test_a_tree_is_placed_whenever_there_is_a_placement(root: Part, racks: Racks) -> None:
     at = nodes_of(root, racks)
     assert any(at.values()) is can_be_placed(root, racks)
+
+
+def test_a_group_is_placed_in_its_domain_before_the_next_one_chooses() -> None:
+    """16 groups that need a zone each, of which four fit into one: had all chosen first, all would
+    have chosen the same."""
+    groups = tuple(
+        Part(f"c{i}", 10, "zone", tuple(Part(f"l{i}-{j}", 2) for j in range(10))) for i in range(16)
+    )
+    racks = tuple((f"z{number % 4}", 8) for number in range(40))
+    at = nodes_of(Part("root", 16, children=groups), racks)
+    assert sum(map(len, at.values())) == 320
+
+
+@pytest.mark.all
+def test_as_many_groups_as_a_tree_may_have_are_placed() -> None:
+    leaves = tuple(Part(f"l{i}", 1) for i in range(999))
+    at = nodes_of(Part("root", 999, children=leaves), (("z", 500), ("z", 500)))
+    assert sum(map(len, at.values())) == 999
