@@ -126,16 +126,22 @@ EXPLAINED = (
 
 
 def show_scale(values: Values) -> None:
-    """Print a table of each load."""
-    console = Console(soft_wrap=True)
+    """Print a table of each load and mode: a column for each number of shards."""
+    console = Console()
     for load in loads_of(values):
-        title = f"scale, {load}: {values['nodes']:,} nodes on {values['cores']} cores"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for number, head in enumerate(HEAD):
-            table.add_column(head, justify="left" if number in (0, 13) else "right", no_wrap=True)
-        for row in rows_of(values, load):
-            table.add_row(*row)
-        console.print(table)
+        rows = rows_of(values, load)
+        for mode in dict.fromkeys(row[0] for row in rows):
+            title = (
+                f"scale, {load}, mode {mode}: {values['nodes']:,} nodes, {values['cores']} cores"
+            )
+            table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+            runs = [row for row in rows if row[0] == mode]
+            table.add_column(HEAD[1], no_wrap=True)
+            for run in runs:
+                table.add_column(run[1], justify="right", no_wrap=True)
+            for at, head in list(enumerate(HEAD))[2:]:
+                table.add_row(head, *(run[at] for run in runs))
+            console.print(table)
         for sentence in limits_of(values, load):
             typer.echo(f"With {load}, mode {sentence}")
     typer.echo(EXPLAINED)
