@@ -22,6 +22,7 @@ PLACES = (
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # which is small in a container
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
