@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.jobs.accounts import ClusterCapacity
+from coordinator.jobs.charges.cluster_capacity import ClusterCapacity
 from coordinator.jobs.pending_tree import Entry, LineNode, LineTree
 from coordinator.jobs.state import Need
 from shard_worker.session_model.workload import Amounts, QueueInfo

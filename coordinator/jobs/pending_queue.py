@@ -17,7 +17,7 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from coordinator.jobs.accounts import ClusterCapacity
+from coordinator.jobs.charges.cluster_capacity import ClusterCapacity
 from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, PendingQueue
 from coordinator.jobs.pending_reasons import word
 from coordinator.jobs.pending_tree import Entry, LineKey, Room

@@ -37,7 +37,7 @@ from coordinator.api.read.streaming import Streams
 from coordinator.api.server import ServedParts, Serving, StandbyServer
 from coordinator.api.subresources import VIRTUAL
 from coordinator.api.web.frames import Frames
-from coordinator.api.web.picture import Picture, PictureSources
+from coordinator.api.web.picture import PagePicture, PictureSources
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
@@ -485,7 +485,7 @@ class Service:
             waiting=lambda: self.counts.waiting().jobs,
             refresh=refresh,
         )
-        frames = Frames(Picture(sources))
+        frames = Frames(PagePicture(sources))
         group.create_task(frames.run_forever())
         return frames
 

@@ -24,7 +24,7 @@ class PlotLine:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What goes from left to right."""
+    """The horizontal axis of a plot."""
 
     name: str
     marks: Sequence[tuple[float, str]]

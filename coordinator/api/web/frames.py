@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from coordinator.api.web.picture import Picture
-from coordinator.api.web.table import Row, Table, TableDelta
+from coordinator.api.web.picture import PagePicture
+from coordinator.api.web.table import FrameTable, Row, TableDelta
 from shared.slices import Steps, one_slice
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ ROWS_A_PIECE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class FrameMessage:
     """One server-sent event; ``number`` is that of the frame that the reader has afterwards."""
 
     number: int
@@ -60,10 +60,11 @@ class _Delta:
 
 
 class Frames:
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: PagePicture) -> None:
         self._picture = picture
         self._number = 0
-        """Of the last frame; rises over all, also where everybody left in between."""
+        """Number of the last frame. It never falls, so that a page which comes back is not answered
+        with another frame's deltas."""
         self._deltas: deque[_Delta] = deque(maxlen=KEPT_DELTAS)
         self._snapshots: dict[Reach, list[bytes]] = {}
         """Rendered pictures of the last frame."""
@@ -88,9 +89,11 @@ class Frames:
             if not self._open:
                 self._wanted.clear()
 
-    async def after(self, number: int | None, reach: Reach, *, seconds: float) -> Message | None:
-        """What a page lacks that has the frame ``number`` (None: it has nothing). None if nothing
-        changed for so long."""
+    async def after(
+        self, number: int | None, reach: Reach, *, seconds: float
+    ) -> FrameMessage | None:
+        """The message for a page that has the frame ``number`` (None: it has nothing): all later
+        deltas, or a snapshot. None if nothing changes within ``seconds``."""
         if not self._deltas or self._deltas[-1].number == number:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -98,11 +101,11 @@ class Frames:
         if not self._deltas or self._number == number:
             return None
         if number is not None and (missing := self._since(number)):
-            return Message(self._number, [self._rendered(delta, reach) for delta in missing])
+            return FrameMessage(self._number, [self._rendered(delta, reach) for delta in missing])
         async with self._lock:
             if reach not in self._snapshots:
                 self._snapshots[reach] = await self._run(self._render_all(reach))
-            return Message(self._number, self._snapshots[reach])
+            return FrameMessage(self._number, self._snapshots[reach])
 
     def _since(self, number: int) -> list[_Delta]:
         """The deltas after a frame; none where one of them is gone."""
@@ -196,7 +199,7 @@ class Frames:
         return [*parts, b"}}\n\n"]
 
 
-def _within(rows: list[Row] | Any, table: Table, reach: Reach) -> list[Row]:
+def _within(rows: list[Row] | Any, table: FrameTable, reach: Reach) -> list[Row]:
     """The rows that a caller may see."""
     at = table.namespace
     if reach is None or at is None:

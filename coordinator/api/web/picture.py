@@ -18,7 +18,7 @@ from coordinator.api.web.event_rows import EVENT_COLUMNS, MOST_EVENTS, event_row
 from coordinator.api.web.job_rows import JOB_COLUMNS, job_kinds, job_row
 from coordinator.api.web.node_rows import NODE_COLUMNS, node_row, shown_resources, shown_slots
 from coordinator.api.web.queue_rows import WaitingJobs, queues_json
-from coordinator.api.web.table import Table
+from coordinator.api.web.table import FrameTable
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.kinds import EVENT, SHARD
 from coordinator.objects.store import Objects
@@ -49,13 +49,13 @@ class PictureSources:
     """Updates the expensive counts behind ``status`` and ``waiting``."""
 
 
-class Picture:
+class PagePicture:
     def __init__(self, sources: PictureSources) -> None:
         self._sources = sources
         self.values: Json = {}
-        self.jobs = Table(JOB_COLUMNS)
-        self.nodes = Table(NODE_COLUMNS)
-        self.events = Table(EVENT_COLUMNS)
+        self.jobs = FrameTable(JOB_COLUMNS)
+        self.nodes = FrameTable(NODE_COLUMNS)
+        self.events = FrameTable(EVENT_COLUMNS)
         self.tables = {"jobs": self.jobs, "nodes": self.nodes, "events": self.events}
         self.version = 0
         """The resourceVersion of the last reading: whatever came after it comes with the next."""
@@ -173,7 +173,7 @@ class Picture:
         }
 
     def _tally(self, shard: int) -> Json:
-        """What a shard's workers did since this coordinator leads, as the metrics count it."""
+        """A shard's counts since this coordinator leads, which the metrics show as well."""
         tally = self._sources.core.tally.shards.get(shard)
         if tally is None:
             return {"levels": {}, "statements": {}, "lost": 0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,12 @@ class TableDelta:
 NO_CHANGE = TableDelta((), ())
 
 
-class Table:
+class FrameTable:
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = columns
         self.rows: dict[Key, Row] = {}
         self._changed: dict[Key, Row | None] = {}
-        """What the next delta tells; None: the row is gone."""
+        """Rows for the next delta; None: the row is gone."""
         self.namespace = columns.index("namespace") if "namespace" in columns else None
         """The column by which a tenant's token sees a part of the rows; None: everybody sees
         all."""
@@ -40,20 +40,12 @@ class Table:
         if self.rows.pop(key, None) is not None:
             self._changed[key] = None
 
-    def replace(self, rows: Iterable[Row]) -> None:
-        """Let the table have these rows alone."""
-        current = {row[0]: row for row in rows}
-        for key in self.rows.keys() - current.keys():
-            self.drop(key)
-        for row in current.values():
-            self.put(row)
-
     def clear(self) -> None:
         self.rows.clear()
         self._changed.clear()
 
     def take_delta(self) -> TableDelta:
-        """What changed since the last call."""
+        """The changes since the last call."""
         if not self._changed:
             return NO_CHANGE
         changed, self._changed = self._changed, {}

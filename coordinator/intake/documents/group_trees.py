@@ -32,11 +32,11 @@ Importance = Callable[[NativeManifest], tuple[int, bool]]
 """(its priority, whether it may preempt)."""
 
 
-class Nodes(Protocol):
+class TreeNodes(Protocol):
     def get(self, key: str, /) -> NativeManifest | None: ...
 
 
-class Children(Protocol):
+class TreeChildren(Protocol):
     def get(self, key: str, /) -> frozenset[str] | None: ...
 
 
@@ -50,9 +50,9 @@ class TreeTable(Protocol[V]):
 class GroupTrees:
     """The groups that have a parent or are CompositePodGroups."""
 
-    nodes: Nodes
+    nodes: TreeNodes
     """By :func:`group_key`."""
-    children: Children
+    children: TreeChildren
     """:func:`group_key` of a CompositePodGroup -> those of the groups that name it as parent."""
 
     def root(self, node: NativeManifest) -> tuple[NativeManifest | None, str]:

@@ -1,1 +1,1 @@
-"""Amounts that queues are charged with beside those of task classes."""
+"""The amounts behind promises: the capacity, and charges beside those of task classes."""

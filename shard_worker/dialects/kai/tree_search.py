@@ -44,7 +44,8 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What is still to be placed, in this order. Choices share it: going back costs nothing."""
+    """A list of parts that are still to be placed, in this order. Choices share its end, so that
+    going back costs nothing."""
 
     part: _Part
     after: _Rest | None
@@ -57,9 +58,9 @@ class _Choice:
     sets: Iterator[Mask]
     """The sets of nodes that were not tried yet."""
     checkpoint: int
-    """Of the statement before it."""
+    """Length of the statement before the choice: going back undoes the rest."""
     follows: _Rest | None = None
-    """What is to be placed after the set of nodes that is taken."""
+    """The parts to place once a set of nodes was taken."""
 
 
 class TreeSearch:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.intake.changes import Changes
-from coordinator.jobs.accounts import ClusterCapacity
+from coordinator.jobs.charges.cluster_capacity import ClusterCapacity
 from shared.messages.messages import Epoch, TaskState
 from shared.model.model import Requests
 from shared.units.slots import CPU

@@ -51,7 +51,7 @@ SECRETS = {"QUADRANT_REDIS_PASSWORD": LEDGER, "QUADRANT_RAY_TOKEN": RAY}
 
 
 @dataclass(slots=True)
-class Up:
+class StartedUp:
     """A `quadrant up` of two shards."""
 
     process: subprocess.Popen[str]
@@ -107,7 +107,7 @@ class Up:
 
 
 @pytest.fixture(scope="module")
-def up() -> Iterator[Up]:
+def up() -> Iterator[StartedUp]:
     with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as path:
         folder = Path(path)
         tokens = write_tokens(folder / "tokens", entry("canary", "admin", TOKEN))
@@ -122,7 +122,7 @@ def up() -> Iterator[Up]:
                 env=environ | SECRETS | {"QUADRANT_LOG_LEVEL": "debug"},
                 start_new_session=True,
             )
-        running = Up(process, folder, environ)
+        running = StartedUp(process, folder, environ)
         try:
             running.start()
             for name in ("nodes.yaml", "gang.yaml"):
@@ -135,7 +135,7 @@ def up() -> Iterator[Up]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_it_says_how_to_ask_it(up: Up) -> None:
+def test_it_says_how_to_ask_it(up: StartedUp) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", up.url), up.url
     path = up.run_dir / KUBECONFIG
     assert path.stat().st_mode & 0o777 == 0o600
@@ -151,7 +151,7 @@ def test_it_says_how_to_ask_it(up: Up) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="what is looked at is Linux's /proc")
-def test_it_tells_no_secret(up: Up) -> None:
+def test_it_tells_no_secret(up: StartedUp) -> None:
     wait = ("wait", "--for=condition=Ready", "pod/train-0", "--timeout=60s")
     printed = [
         ("apply", up.ask("apply", "-f", str(EXAMPLES / "gang.yaml"))),
@@ -226,7 +226,7 @@ def places_of_secrets(contents: Iterator[tuple[str, bytes]]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_each_process_is_killed_and_the_way_back_is_told(up: Up) -> None:
+def test_each_process_is_killed_and_the_way_back_is_told(up: StartedUp) -> None:
     for name in KILLED:
         result = up.run("chaos", "kill", name, "--seconds", RECOVERY_SECONDS, "-o", "json")
         assert (result.returncode, result.stderr) == (0, ""), (name, result.stderr, result.stdout)
@@ -251,7 +251,7 @@ def test_each_process_is_killed_and_the_way_back_is_told(up: Up) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.all
-def test_for_people_the_timeline_comes_before_the_verdict(up: Up) -> None:
+def test_for_people_the_timeline_comes_before_the_verdict(up: StartedUp) -> None:
     result = up.run("chaos", "kill", "shard-0", "--no-probe", "--seconds", "15")
     lines = result.stdout.splitlines()
     assert lines[0].startswith("   0.000 s  killed shard-0 (process ")
@@ -263,7 +263,7 @@ def test_for_people_the_timeline_comes_before_the_verdict(up: Up) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_an_unknown_kill_target_is_refused_with_the_remedy(up: Up, tmp_path: Path) -> None:
+def test_an_unknown_kill_target_is_refused_with_the_remedy(up: StartedUp, tmp_path: Path) -> None:
     for words, code, text in (
         (["shard-7"], 1, "shard-7: there are 2 shards, shard-0 and so on"),
         (["redis"], 2, "redis: not known; write shard-0 (or another shard), coordinator"),
@@ -280,7 +280,7 @@ def test_an_unknown_kill_target_is_refused_with_the_remedy(up: Up, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_ctrl_c_ends_it_and_takes_its_secrets_away(up: Up) -> None:
+def test_ctrl_c_ends_it_and_takes_its_secrets_away(up: StartedUp) -> None:
     """The last of this file."""
     children = descendants(up.process.pid)
     out = up.stop()

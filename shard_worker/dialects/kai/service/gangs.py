@@ -99,7 +99,7 @@ def tree_mark(group: KaiPodGroup) -> tuple[tuple[str, str], ...]:
 
 
 def lacking_sub_group(group: KaiPodGroup, pods: Mapping[str, int]) -> str:
-    """What is missing to the gang, of the first sub group that lacks something; "" where all are
+    """The shortage of the first sub group that lacks something; "" where all are
     there that it needs. ``pods``: how many exist, by pod set."""
     return _lacking(group.below(), "", group.min_sub_group, pods)
 

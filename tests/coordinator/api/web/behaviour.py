@@ -11,7 +11,7 @@ from coordinator.api.web import stream
 from tests.builders.objects import simple_job
 from tests.coordinator.api.web import checks
 from tests.coordinator.api.web.browser import MILLISECONDS, until
-from tests.coordinator.api.web.conftest import HeldShards
+from tests.coordinator.api.web.world import HeldShards
 from tests.end_to_end.one_process.harness import Running, submit
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,30 +11,16 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from shard_worker.worker.transport import WorkerConfig
 from shared.ledger.redis.server import EmbeddedServer
 from tests.conftest import flush
 from tests.coordinator.api.web.browser import chromium, launched
-from tests.coordinator.api.web.world import ITEMS, RUNNING
-from tests.end_to_end.one_process.harness import DirectShards, Running, running, submit
+from tests.coordinator.api.web.world import ITEMS, RUNNING, HeldShards
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 MISSING = "no Chromium; apt-get install chromium-headless-shell, or CHROMIUM=/path/to/it"
-
-
-class HeldShards(DirectShards):
-    """Workers that start when a test lets them."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.may_start = asyncio.Event()
-        self.may_start.set()
-
-    async def start(self, config: WorkerConfig) -> int:
-        await self.may_start.wait()
-        return await super().start(config)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

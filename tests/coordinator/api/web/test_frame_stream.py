@@ -20,13 +20,13 @@ from coordinator.api.read.streaming import Streams
 from coordinator.api.web.frames import Frames
 from coordinator.api.web.stream import frame_routes
 from coordinator.cli.scheduling.queue_figures import queue_figures
-from shard_worker.worker.transport import WorkerConfig
 from shared.units.quantity import quantity, unit_of
 from tests.builders.objects import simple_job
 from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.api.client import SECONDS, TABLE, Client
 from tests.coordinator.api.web.test_frames import MadePicture, until
-from tests.end_to_end.one_process.harness import DirectShards, Running, running, submit
+from tests.coordinator.api.web.world import HeldShards
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 Json = dict[str, Any]
 VIEW, TENANT = "qdt_" + "v" * 40, "qdt_" + "t" * 40
@@ -194,19 +194,6 @@ async def test_deltas_lead_to_what_a_new_page_gets(client: Client, service: Runn
             assert store.tables["nodes"] == fresh.tables["nodes"]
             assert store.values["status"]["jobs"] == fresh.values["status"]["jobs"]
             assert "late-0" not in {row["name"] for row in store.rows("jobs")}
-
-
-class HeldShards(DirectShards):
-    """Workers that start when a test lets them."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.may_start = asyncio.Event()
-        self.may_start.set()
-
-    async def start(self, config: WorkerConfig) -> int:
-        await self.may_start.wait()
-        return await super().start(config)
 
 
 async def test_a_lost_worker_is_told(redis_url: str, short_dir: Path) -> None:

@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from coordinator.api.web import frames as frames_module
-from coordinator.api.web.frames import KEPT_DELTAS, Frames, Message
-from coordinator.api.web.table import Table
+from coordinator.api.web.frames import KEPT_DELTAS, FrameMessage, Frames
+from coordinator.api.web.table import FrameTable
 from shared.slices import Steps
 
 SECONDS = 60.0
@@ -25,8 +25,8 @@ class MadePicture:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.painted: dict[str, Any] = {"status": {"jobs": 1}}
-        self.jobs = Table(("id", "namespace", "phase"))
-        self.nodes = Table(("row", "name"))
+        self.jobs = FrameTable(("id", "namespace", "phase"))
+        self.nodes = FrameTable(("row", "name"))
         self.tables = {"jobs": self.jobs, "nodes": self.nodes}
         self.version = 0
         self.readings = 0
@@ -62,7 +62,7 @@ async def frames(picture: MadePicture, monkeypatch: pytest.MonkeyPatch) -> Async
         await task
 
 
-def read(message: Message | None) -> list[tuple[str, Any]]:
+def read(message: FrameMessage | None) -> list[tuple[str, Any]]:
     """(event, data) of each server-sent event."""
     assert message is not None
     text = b"".join(message.parts).decode()
@@ -73,7 +73,7 @@ def read(message: Message | None) -> list[tuple[str, Any]]:
     return events
 
 
-async def after(frames: Frames, number: int | None, reach: Any = None) -> Message:
+async def after(frames: Frames, number: int | None, reach: Any = None) -> FrameMessage:
     async with asyncio.timeout(SECONDS):
         while (message := await frames.after(number, reach, seconds=SECONDS)) is None:
             pass
@@ -191,6 +191,7 @@ async def test_frames_take_a_bounded_part_of_a_core(picture: MadePicture) -> Non
     assert frames._pause() == pytest.approx(1.0)
     frames._spent = 10.0
     assert frames._pause() == frames_module.LONGEST_INTERVAL_SECONDS
-    picture.nodes.replace((row, "n") for row in range(frames_module.MANY_NODES + 1))
+    for row in range(frames_module.MANY_NODES + 1):
+        picture.nodes.put((row, "n"))
     frames._spent = 0.0
     assert frames._pause() == frames_module.MANY_INTERVAL_SECONDS

@@ -3,7 +3,11 @@ for nodes or for others, queues that share, a cordoned node."""
 
 from __future__ import annotations
 
+import asyncio
+
+from shard_worker.worker.transport import WorkerConfig
 from tests.builders.objects import Item, node, pod, pod_group, queue, simple_job
+from tests.end_to_end.one_process.harness import DirectShards
 
 HOURS = 36_000.0
 NODES = 12
@@ -33,3 +37,16 @@ ITEMS: list[Item] = [
 ]
 RUNNING = 2 + 3 + 24
 WAITING = {"ns/huge", "ns/many"}
+
+
+class HeldShards(DirectShards):
+    """Workers that start when a test lets them."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.may_start = asyncio.Event()
+        self.may_start.set()
+
+    async def start(self, config: WorkerConfig) -> int:
+        await self.may_start.wait()
+        return await super().start(config)

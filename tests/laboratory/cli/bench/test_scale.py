@@ -66,14 +66,14 @@ def test_the_page_has_the_cells_of_the_table_and_a_line_for_each_mode() -> None:
     runs = [run(shards, mode=mode) for mode in ("soft", "hard") for shards in (1, 2)]
     values = scale_result(runs, cores=2)
     html = scale_report(values)
-    page = _Page()
+    page = _ScalePage()
     page.feed(html)
     assert page.rows == [row[1:] for row in rows_of(values, LOAD)]
     assert page.lines == 2 + 2 + 3  # two plots of two modes, one of three roles
     assert "http" not in html.replace("HTTP", "")
 
 
-class _Page(HTMLParser):
+class _ScalePage(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
