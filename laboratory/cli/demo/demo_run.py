@@ -226,11 +226,10 @@ def _next_steps(run: DemoRun) -> list[tuple[str, str]]:
     else:
         history = ("quadrant demo --history h.jsonl", "keep the history to look into it")
     return [
-        ("quadrant up", "one that goes on: it names its page for a browser"),
+        ("quadrant up", "one that goes on, with page and API"),
         ("quadrant demo --backlog --mode hard", "what walls between the shards cost"),
         ("quadrant demo --backlog --shards 1", "one worker: nothing in parallel"),
         ("quadrant demo --trace jobs.swf", "a trace of your own; CSV too: demo -h"),
         history,
-        ("quadrant up", "a server, for kubectl and this command"),
         ("quadrant bench basic", "tasks per second, and what each costs"),
     ]
